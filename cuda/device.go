@@ -33,42 +33,43 @@ type Device struct {
 	events  []uintptr // for timing, that nobody uses
 	closing []func()
 
-	err       error
-	recording bool
-	tape      *tape // of what is to be repeated, or nil
-	live      map[*memory]bool
-	pool      pool
-	ring      ring
-	tables    tables
-	carrier   carrier
-	fault     tensor.Tensor
-	trail     trail
-	modules   map[string]uintptr
-	functions [kernelCount]function
-	args      arguments
-	argv      [11]uintptr
-	config    launchConfig
-	atOnce    [9]int // clusters of qmatmul_rows, by their blocks; 0: not known
-	scratches [scratchUses]tensor.Tensor
-	madeTiles map[madeOf]tensor.Tensor // of what latents are multiplied to
-	oneRow    tensor.Tensor            // see ones
-	packed    packedProduct            // that was launched last
-	rows      rowsProduct              // the same, of several rows
-	batch     batchProduct             // the same, by clusters
-	some      qgemmProduct             // the same, of more
-	opened    opened                   // what the last gate of those has left
-	left      leftGiven                // that attention was given last
-	step      stepGiven                // that linear attention was given last
-	mixed     mixed
-	linked    stream // what products of few rows know of the last stream
-	took      bool   // the last products that normalized a stream found it left for them
-	couldTake bool   // their norm is one that can be left out
-	ahead     lookahead
-	kept      keeper
-	turned    turned
-	mixes     bool // it has computed mixtures of one row
-	blas      cublas
-	workLimit int // bytes that quantizing may take at a time; 0: what is free
+	err         error
+	recording   bool
+	tape        *tape // of what is to be repeated, or nil
+	live        map[*memory]bool
+	pool        pool
+	ring        ring
+	tables      tables
+	carrier     carrier
+	fault       tensor.Tensor
+	trail       trail
+	modules     map[string]uintptr
+	functions   [kernelCount]function
+	args        arguments
+	argv        [11]uintptr
+	config      launchConfig
+	atOnce      [9]int // clusters of qmatmul_rows, by their blocks; 0: not known
+	scratches   [scratchUses]tensor.Tensor
+	madeTiles   map[madeOf]tensor.Tensor // of what latents are multiplied to
+	oneRow      tensor.Tensor            // see ones
+	packed      packedProduct            // that was launched last
+	rows        rowsProduct              // the same, of several rows
+	batch       batchProduct             // the same, by clusters
+	some        qgemmProduct             // the same, of more
+	opened      opened                   // what the last gate of those has left
+	left        leftGiven                // that attention was given last
+	step        stepGiven                // that linear attention was given last
+	mixed       mixed
+	linked      stream        // what products of few rows know of the last stream
+	took        bool          // the last products that normalized a stream found it left for them
+	couldTake   bool          // their norm is one that can be left out
+	rowsInOrder tensor.Tensor // what products of several rows have put in order, for those behind them that read the same, or absent
+	ahead       lookahead
+	kept        keeper
+	turned      turned
+	mixes       bool // it has computed mixtures of one row
+	blas        cublas
+	workLimit   int // bytes that quantizing may take at a time; 0: what is free
 }
 
 var (

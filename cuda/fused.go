@@ -67,7 +67,8 @@ func (d *Device) parts(p device.Products) (parts []packed, ok bool) {
 		if len(parts) > 0 && p.Then == device.Gate { // a gate and what it opens are one product
 			return nil, false
 		}
-		q := packed{x: p.X, norm: p.Norm, scale: p.Scale, shift: p.Shift, ordered: p.Sorted, then: p.Then, act: p.Act, turn: p.Turn, left: p.Left, reader: p.Reader}
+		again := len(parts) > 0 && m.sorted != 0 && m.sorted == sorted
+		q := packed{x: p.X, norm: p.Norm, scale: p.Scale, shift: p.Shift, ordered: p.Sorted, then: p.Then, act: p.Act, turn: p.Turn, left: p.Left, reader: p.Reader, again: again}
 		q.add(m, l)
 		parts, sorted = append(parts, q), m.sorted
 	}

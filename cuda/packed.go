@@ -27,6 +27,7 @@ type packed struct {
 	leaving leaving // for whom results are left, or nothing
 	beside  int     // bytes of shared memory that are left for them, by several rows
 
+	again  bool             // the products in front read the same, and like them
 	left   bool             // something may have been left for it
 	reader *device.Products // what reads the sum next, if that is known
 	link   link

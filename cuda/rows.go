@@ -136,10 +136,13 @@ var orderRows = map[device.NormKind]func(d *Device, l launch, y, x, places, scal
 }
 
 // orderedRows returns x of p as products of several rows take it: in stored order,
-// normalized.
+// normalized. The products in front may have had it so.
 func (d *Device) orderedRows(p *packed) tensor.Tensor {
 	if p.ordered {
 		return p.x
+	}
+	if p.again && !d.rowsInOrder.Nil() {
+		return d.rowsInOrder
 	}
 	order := (*Device).order_rows_f16
 	if !p.scale.Nil() {
@@ -147,6 +150,7 @@ func (d *Device) orderedRows(p *packed) tensor.Tensor {
 	}
 	y := d.scratch(scratchOrdered, tensor.F16, p.x.Rows, p.x.Cols)
 	l := launch{blocks: dim{x: p.x.Rows}, threads: dim{x: order_rows_threads}, shared: p.x.Cols * tensor.F16.Size()}
+	d.rowsInOrder = y
 	order(d, l, y, p.x, p.list[0].places, p.scale, p.shift, int32(p.x.Cols), int64(p.x.Stride), p.norm.Eps, p.norm.Offset, p.powers)
 	return y
 }
@@ -207,6 +211,9 @@ func (d *Device) takesPacked(p *packed) bool {
 
 // multiplyPacked makes products of rows that a kernel takes at once.
 func (d *Device) multiplyPacked(p *packed) {
+	if !p.again {
+		d.rowsInOrder = tensor.Tensor{}
+	}
 	d.link(p)
 	if d.fewTake(p) {
 		d.packedProducts(p)

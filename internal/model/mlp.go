@@ -117,11 +117,14 @@ func (u unit) ofExperts() device.Unit { return device.Unit{Act: u.act, Clamp: u.
 
 func (u unit) run(s *State) {
 	y, gate, up := u.of(s.At(Acted)), u.of(s.At(Gate)), u.of(s.At(Up))
-	if u.alone() {
+	switch {
+	case u.alone():
 		s.actMul(y, up, u.times(up), u.act, s.reader)
-		return
+	case u.gates():
+		s.actMul(y, gate, up, u.act, s.reader)
+	default:
+		u.apply(s.Dev, y, gate, up)
 	}
-	u.apply(s.Dev, y, gate, up)
 }
 
 // times returns what act(up) is multiplied by where there is no gate: up itself if ReLU is squared, max(x, 0)·x, or nothing.

@@ -93,7 +93,8 @@ var Sums = map[string]string{
 		"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-5,"rope_theta":10000.0,"hidden_act":"silu","torch_dtype":"float16","tie_word_embeddings":false,"attention_bias":false}`,
 }
 
-// Others are models whose sums are those of their products (of one the norms of heads follow the rotation), one whose heads have norms with weights of each head's own, and one with latent attention.
+// Others are models whose sums are those of their products (of one the norms of heads follow the rotation), one whose heads have norms with weights of each head's own, one with latent attention, and two of
+// which more than four matrices read one norm: attention's and an MLP's, and attention's and those of Mamba-2, whose gates are scaled, beside it.
 var Others = map[string]string{
 	"llama_packed": `{"architectures":["LlamaForCausalLM"],"hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":2,
 		"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-5,"rope_theta":10000.0,"hidden_act":"silu","torch_dtype":"float16","tie_word_embeddings":false}`,
@@ -103,6 +104,14 @@ var Others = map[string]string{
 	"stablelm_packed": `{"architectures":["StableLmForCausalLM"],"model_type":"stablelm","hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":4,
 		"num_key_value_heads":2,"max_position_embeddings":256,"vocab_size":250,"layer_norm_eps":1e-5,"partial_rotary_factor":0.25,"qk_layernorm":true,"rope_theta":10000,
 		"use_parallel_residual":true,"use_qkv_bias":false,"hidden_act":"silu","torch_dtype":"bfloat16","tie_word_embeddings":false}`,
+	"cohere_packed": `{"architectures":["CohereForCausalLM"],"model_type":"cohere","hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":4,
+		"num_key_value_heads":2,"max_position_embeddings":256,"vocab_size":250,"layer_norm_eps":1e-5,"rope_theta":10000,"hidden_act":"silu","attention_bias":false,"logit_scale":0.5,
+		"use_qk_norm":false,"torch_dtype":"float16","tie_word_embeddings":true}`,
+	"falcon_h1_packed": `{"architectures":["FalconH1ForCausalLM"],"model_type":"falcon_h1","hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":4,
+		"num_key_value_heads":2,"head_dim":64,"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-5,"rope_theta":10000,"hidden_act":"silu","attention_bias":false,"mlp_bias":false,
+		"projectors_bias":false,"mamba_d_ssm":512,"mamba_n_heads":8,"mamba_d_head":64,"mamba_n_groups":1,"mamba_d_state":128,"mamba_d_conv":4,"mamba_conv_bias":true,"mamba_proj_bias":false,
+		"mamba_norm_before_gate":false,"mamba_rms_norm":false,"attention_in_multiplier":1.0,"attention_out_multiplier":0.9,"embedding_multiplier":5.0,"lm_head_multiplier":0.5,"key_multiplier":0.5,
+		"mlp_multipliers":[0.9,0.8],"ssm_in_multiplier":1.2,"ssm_out_multiplier":0.5,"ssm_multipliers":[0.6,0.5,0.4,0.7,0.5],"torch_dtype":"bfloat16","tie_word_embeddings":false}`,
 	"deepseek_v2_packed": `{"architectures":["DeepseekV2ForCausalLM"],"model_type":"deepseek_v2","hidden_size":256,"intermediate_size":384,"moe_intermediate_size":96,"num_hidden_layers":3,
 		"num_attention_heads":4,"num_key_value_heads":4,"kv_lora_rank":64,"q_lora_rank":null,"qk_nope_head_dim":32,"qk_rope_head_dim":32,"v_head_dim":32,"n_routed_experts":8,
 		"n_shared_experts":1,"num_experts_per_tok":2,"first_k_dense_replace":3,"moe_layer_freq":1,"n_group":1,"topk_group":1,"topk_method":"greedy","scoring_func":"softmax",
