@@ -93,6 +93,11 @@ func (d *Device) orderedInputs(p *packed) tensor.Tensor {
 	if p.ordered {
 		return p.x
 	}
+	return d.orderOnce(p, d.orderInputs)
+}
+
+// orderInputs normalizes x, if it is to be, and puts it in that order.
+func (d *Device) orderInputs(p *packed) tensor.Tensor {
 	m := p.list[0]
 	xs := d.scratch(scratchInputs, tensor.F16, p.x.Rows, m.in)
 	if p.scale.Nil() {

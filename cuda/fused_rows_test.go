@@ -1,9 +1,11 @@
 package cuda
 
 import (
+	"strings"
 	"testing"
 
 	"exl2/internal/device"
+	"exl2/internal/tensor"
 )
 
 // Matrices that are more than is decoded at a time are divided into parts that differ by little, of whole tiles.
@@ -43,6 +45,53 @@ func TestAtOnce(t *testing.T) {
 		}
 		if got := hopper.AtOnce(rows, m); got != rows {
 			t.Errorf("%d of %d rows at once on Hopper", got, rows)
+		}
+	}
+}
+
+// What is read by more matrices of one order than a launch has is normalized and put in order once, of five rows and more, where that is a launch of its own; what is read
+// in another order, or by other products, is not taken for it.
+func TestOrderOnce(t *testing.T) {
+	for _, rows := range []int{1, 4, 8, 16, 40, 300} {
+		f := newFake()
+		f.attr[attributeMajor], f.attr[attributeMinor], f.attr[attributeSMs], f.attr[attributeSharedOptIn] = 9, 0, 132, 227<<10
+		d, orders := f.open(t), 0
+		f.called = func(s symbol) {
+			if (s == cuLaunchKernel || s == cuLaunchKernelEx) && strings.Contains(kernels[d.args.kernel].name, "order") {
+				orders++
+			}
+		}
+		stream, scale := d.Alloc(tensor.F32, rows, 256), d.Alloc(tensor.F32, 1, 256)
+		list := func(orders ...uint64) (p device.Products) {
+			p = device.Products{X: stream, Scale: scale}
+			for _, order := range orders {
+				m := orderedMatrix(d, 256, 96)
+				m.sorted = order
+				p.List = append(p.List, device.Product{W: m, Y: d.Alloc(tensor.F16, rows, 96)})
+			}
+			return p
+		}
+		for _, step := range []struct {
+			name string
+			p    device.Products
+			want int
+		}{
+			{"five of one order", list(1, 1, 1, 1, 1), 1},
+			{"and again", list(1, 1, 1, 1, 1), 1},
+			{"the last of another", list(1, 1, 1, 1, 2), 2},
+			{"of two orders", list(1, 1, 1, 2, 2, 2), 2},
+			{"one by one", list(1, 2, 1), 3},
+			{"of no order that is known", list(0, 0), 2},
+		} {
+			if orders = 0; !d.Products(step.p) || d.err != nil {
+				t.Fatal("no products", d.err)
+			}
+			if rows <= 4 {
+				step.want = 0
+			}
+			if orders != step.want {
+				t.Errorf("%d rows, %s: put in order %d times, want %d", rows, step.name, orders, step.want)
+			}
 		}
 	}
 }

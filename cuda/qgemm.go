@@ -122,7 +122,7 @@ func (d *Device) someProducts(p *packed) {
 		return
 	}
 	plan, _ := d.qgemmPlan(p)
-	x := d.ordered(p)
+	x := d.orderOnce(p, d.ordered)
 	y := p.y
 	if p.then == device.Gate {
 		both := d.scratch(scratchOpened, tensor.F16, p.x.Rows, 2*p.list[0].out)

@@ -136,21 +136,30 @@ var orderRows = map[device.NormKind]func(d *Device, l launch, y, x, places, scal
 }
 
 // orderedRows returns x of p as products of several rows take it: in stored order,
-// normalized. The products in front may have had it so.
+// normalized.
 func (d *Device) orderedRows(p *packed) tensor.Tensor {
 	if p.ordered {
 		return p.x
 	}
-	if p.again && !d.rowsInOrder.Nil() {
-		return d.rowsInOrder
+	return d.orderOnce(p, d.orderRows)
+}
+
+// orderOnce returns what order makes of x of p, or has made of it for the products in front.
+func (d *Device) orderOnce(p *packed, order func(p *packed) tensor.Tensor) tensor.Tensor {
+	if !p.again || d.rowsInOrder.Nil() {
+		d.rowsInOrder = order(p)
 	}
+	return d.rowsInOrder
+}
+
+// orderRows normalizes rows, and puts them in the order of p.
+func (d *Device) orderRows(p *packed) tensor.Tensor {
 	order := (*Device).order_rows_f16
 	if !p.scale.Nil() {
 		order = orderRows[p.norm.Kind]
 	}
 	y := d.scratch(scratchOrdered, tensor.F16, p.x.Rows, p.x.Cols)
 	l := launch{blocks: dim{x: p.x.Rows}, threads: dim{x: order_rows_threads}, shared: p.x.Cols * tensor.F16.Size()}
-	d.rowsInOrder = y
 	order(d, l, y, p.x, p.list[0].places, p.scale, p.shift, int32(p.x.Cols), int64(p.x.Stride), p.norm.Eps, p.norm.Offset, p.powers)
 	return y
 }
