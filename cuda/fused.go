@@ -19,6 +19,9 @@ func (d *Device) Products(list ...device.Products) bool {
 				return false
 			}
 		}
+		if n := len(all); n > 0 {
+			parts[0].again = parts[0].likes(&all[n-1])
+		}
 		all = append(all, parts...)
 	}
 	for i := range all {
@@ -32,6 +35,12 @@ func (d *Device) Products(list ...device.Products) bool {
 		}
 	}
 	return true
+}
+
+// likes reports whether p reads what the products in front do, which leave it as it is, in one order.
+func (p *packed) likes(front *packed) bool {
+	m, o := p.list[0], front.list[0]
+	return m.sorted != 0 && m.sorted == o.sorted && p.x == front.x && p.norm == front.norm && p.scale == front.scale && p.shift == front.shift && p.ordered == front.ordered && front.then != device.Add
 }
 
 // takes reports whether there is a kernel for p.
@@ -67,9 +76,11 @@ func (d *Device) parts(p device.Products) (parts []packed, ok bool) {
 		if len(parts) > 0 && p.Then == device.Gate { // a gate and what it opens are one product
 			return nil, false
 		}
-		again := len(parts) > 0 && m.sorted != 0 && m.sorted == sorted
-		q := packed{x: p.X, norm: p.Norm, scale: p.Scale, shift: p.Shift, ordered: p.Sorted, then: p.Then, act: p.Act, turn: p.Turn, left: p.Left, reader: p.Reader, again: again}
+		q := packed{x: p.X, norm: p.Norm, scale: p.Scale, shift: p.Shift, ordered: p.Sorted, then: p.Then, act: p.Act, turn: p.Turn, left: p.Left, reader: p.Reader}
 		q.add(m, l)
+		if n := len(parts); n > 0 {
+			q.again = q.likes(&parts[n-1])
+		}
 		parts, sorted = append(parts, q), m.sorted
 	}
 	if p.Then != device.Gate {

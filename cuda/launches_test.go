@@ -55,12 +55,12 @@ func TestLaunches(t *testing.T) {
 			"qmatmul_batch_8 attend_meet_64_8_more qmatmul_batch_8, qmatmul_batch_8 qmatmul_batch_8",
 		},
 		"stablelm_packed": {
-			"qmatmul_placed qmatmul_placed head_norm_layer_f16 attend_meet_64_8 qmatmul_placed act_mul_silu_f16 qmatmul_placed",
-			"order_rows_layer_f32 qmatmul_batch_8 qmatmul_batch_8 head_norm_layer_f16 attend_meet_64_8 qmatmul_batch_8 act_mul_silu_f16 qmatmul_batch_8",
+			"qmatmul_placed qmatmul_placed qmatmul_one head_norm_layer_f16 attend_meet_64_8 qmatmul_placed",
+			"order_rows_layer_f32 qmatmul_batch_8 qmatmul_batch_8 qmatmul_batch_8 head_norm_layer_f16 attend_meet_64_8 qmatmul_batch_8",
 		},
 		"cohere_packed": {
-			"qmatmul_placed qmatmul_placed attend_meet_64_8 qmatmul_placed act_mul_silu_f16 qmatmul_placed",
-			"order_rows_layer_f32 qmatmul_batch_8 qmatmul_batch_8 attend_meet_64_8 qmatmul_batch_8 act_mul_silu_f16 qmatmul_batch_8",
+			"qmatmul_placed qmatmul_placed qmatmul_one attend_meet_64_8 qmatmul_placed",
+			"order_rows_layer_f32 qmatmul_batch_8 qmatmul_batch_8 qmatmul_batch_8 attend_meet_64_8 qmatmul_batch_8",
 		},
 		"falcon_h1_packed": {
 			"norm_rms_f32_f16 qmatmul_placed qmatmul_placed attend_meet_64_8 gemv_f16_f32 cap_f32 delta_convolve_128 delta_plain_128 copy_f32_f16 clamp_mul_f16 qmatmul_placed qmatmul_placed add_scaled_f16 add_scaled_f16, qmatmul_placed clamp_mul_f16 qmatmul_placed sum_stream_f16",

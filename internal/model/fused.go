@@ -62,6 +62,9 @@ func fuse(f device.Fuser, s *State, steps []Step, left, follower *Step) (n int, 
 	if n, reader = fuseMLP(f, s, steps, left, follower); n > 0 {
 		return n, reader
 	}
+	if n, reader = fuseParallel(f, s, steps, left, follower); n > 0 {
+		return n, reader
+	}
 	if p, ok := t.normed(s); ok {
 		p.Left = left == t
 		if len(steps) > 1 && turned(f, s, p, &steps[1], []*State{s}, 0) {
@@ -175,6 +178,34 @@ func fuseMLP(f device.Fuser, s *State, steps []Step, left, follower *Step) (n in
 	}
 	steps[1].Multiply(s)
 	return 2, nil
+}
+
+// fuseParallel computes attention and an MLP with gates that read one norm, the MLP first: queries, keys and values are of the stream as it was.
+func fuseParallel(f device.Fuser, s *State, steps []Step, left, follower *Step) (n int, reader *Step) {
+	if len(steps) != 5 || steps[3].unit == nil || !steps[3].unit.gates() {
+		return 0, nil
+	}
+	p, ok := steps[0].normed(s)
+	down, added, _ := steps[3].last(s, steps[4:], nil)
+	if !ok || len(p.List) != 5 || added != 2 {
+		return 0, nil
+	}
+	p.Left = left == &steps[0]
+	gate := p
+	p.List, gate.List = p.List[:3], p.List[3:]
+	gate.Then, gate.Act, gate.Next, down.Sorted = device.Gate, steps[3].unit.act, down.List[0].W, true
+	gate.List[0].Y, gate.List[1].Y = steps[3].unit.of(s.At(Acted)), tensor.Tensor{}
+	if !f.Products(p, gate, down) {
+		return 0, nil
+	}
+	mix, sum := &steps[1], &steps[2]
+	names := mix.named(s, steps[2:3])
+	mix.Run(s)
+	s.reader = nil
+	if n, reader = finish(f, s, steps[1:3], follower, names); n == 1 {
+		sum.Run(s)
+	}
+	return len(steps), reader
 }
 
 // readBy returns what reads the sum next, which is the first of the steps behind, or what
