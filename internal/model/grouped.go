@@ -84,7 +84,7 @@ func (g *grouped) run(s *State) {
 	d.GroupMul(to, g.weigh(s), r.Rows, groups, r)
 	g.apply(d, s.At(ExpertActed), s.At(ExpertGate), s.At(ExpertUp))
 	d.GroupMul([]tensor.Tensor{s.At(ExpertOut).Slice(0, r.Rows.Cols)}, s.At(ExpertActed), tensor.Tensor{}, []device.Group{g.matrices.down.group}, r)
-	if g.shared != nil {
+	if s.apart && g.shared != nil || !s.apart && !g.mixesShared(s) {
 		g.runShared(s)
 	}
 	if l := g.latent; l != nil {
@@ -99,12 +99,25 @@ func (g *grouped) run(s *State) {
 // runShared computes the expert that all rows see, of what is normalized.
 func (g *grouped) runShared(s *State) {
 	d, e := s.Dev, g.shared
-	if e.gate != nil {
-		e.gate.W.mul(d, s.At(SharedGate), s.At(Normed), e.gate.Bias)
+	if !g.multiplyShared(s) {
+		if e.gate != nil {
+			e.gate.W.mul(d, s.At(SharedGate), s.At(Normed), e.gate.Bias)
+		}
+		e.up.W.mul(d, s.At(SharedUp), s.At(Normed), e.up.Bias)
 	}
-	e.up.W.mul(d, s.At(SharedUp), s.At(Normed), e.up.Bias)
 	g.sharedUnit.apply(d, s.At(SharedActed), s.At(SharedGate), s.At(SharedUp))
 	e.down.W.mul(d, s.At(SharedOut), s.At(SharedActed), e.down.Bias)
+}
+
+// multiplyShared multiplies by its gate and up at once, on a device that can.
+func (g *grouped) multiplyShared(s *State) bool {
+	f, ok := s.Dev.(device.Fuser)
+	if !ok || s.apart || g.shared.gate == nil {
+		return false
+	}
+	gate, packed := g.shared.gate.product(s.At(SharedGate))
+	up, both := g.shared.up.product(s.At(SharedUp))
+	return packed && both && f.Products(device.Products{X: s.At(Normed), List: []device.Product{gate, up}})
 }
 
 // Among so many experts rows of a prompt are few for each, up to so many, or any number on a device
