@@ -154,7 +154,7 @@ func finish(f device.Fuser, s *State, steps []Step, follower *Step, left bool) (
 }
 
 // fuseMLP computes the norm, gate, up and the unit, and if the steps allow it, down and
-// the sum.
+// the sum. A stream that no norm is in front of may have to be of the activation type first.
 func fuseMLP(f device.Fuser, s *State, steps []Step, left, follower *Step) (n int, reader *Step) {
 	if len(steps) < 2 || steps[1].unit == nil || !steps[1].unit.gates() {
 		return 0, nil
@@ -166,6 +166,16 @@ func fuseMLP(f device.Fuser, s *State, steps []Step, left, follower *Step) (n in
 	gate.Left = left == &steps[0]
 	gate.Then, gate.Act = device.Gate, steps[1].unit.act
 	gate.List[0].Y, gate.List[1].Y = steps[1].unit.of(s.At(Acted)), tensor.Tensor{}
+	if n, reader = multiplyMLP(f, s, gate, steps, follower); n == 0 && steps[0].in.norm.none() {
+		steps[0].Run(s)
+		gate.X, gate.Left = s.At(Normed), false
+		n, reader = multiplyMLP(f, s, gate, steps, follower)
+	}
+	return n, reader
+}
+
+// multiplyMLP computes the products of a gate, and what is behind them, of such steps.
+func multiplyMLP(f device.Fuser, s *State, gate device.Products, steps []Step, follower *Step) (n int, reader *Step) {
 	if down, n, reader := steps[1].last(s, steps[2:], follower); n > 0 {
 		ordered := gate
 		ordered.Next, down.Sorted = down.List[0].W, true
