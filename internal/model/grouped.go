@@ -253,11 +253,17 @@ func (g *grouped) mixRow(s *State, y tensor.Tensor, e device.Experts) bool {
 	return ok && dense && s.follow == nil && f.Mixture(y, s.At(Residual), s.choice(), r, e)
 }
 
+// Rows up to which a matrix that is its own gate is multiplied twice, which takes less time than a launch.
+const multipliedTwice = 128
+
 // mixShared computes the expert that all rows see, with the norm in front, on a device
-// that can. A matrix that is its own gate is multiplied twice, which takes less time than a launch.
+// that can.
 func (g *grouped) mixShared(s *State) bool {
 	f, ok := s.Dev.(device.Fuser)
 	n, e := g.input.norm, g.shared
+	if e.gate == nil && s.Batch.Pos.Cols > multipliedTwice {
+		return false
+	}
 	opens := e.gate
 	if opens == nil {
 		opens = e.up
