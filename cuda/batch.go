@@ -50,7 +50,7 @@ func (d *Device) batchPlan(p *packed) (found batchPlan, ok bool) {
 	if p.x.Rows < 2 || p.x.Rows > batch_rows_most || d.major < 9 || p.list[0].in*tensor.F16.Size() > d.sharedFor(kernel_order_rows_rms_f32) {
 		return found, false
 	}
-	for launches := 1; launches <= p.mostLaunches(); launches++ {
+	for launches := 1; launches <= p.mostLaunches() && !found.once(); launches++ {
 		for cluster := 2; cluster <= min(batch_rows_most_blocks, d.sms); cluster++ {
 			if plan, fits := d.batchPlanOf(p, launches, cluster); fits && (!ok || plan.cost() < found.cost()) {
 				found, ok = plan, true
@@ -59,6 +59,9 @@ func (d *Device) batchPlan(p *packed) (found batchPlan, ok bool) {
 	}
 	return found, ok
 }
+
+// once reports whether it is a plan of one round, than which no more launches are faster.
+func (b *batchPlan) once() bool { return b.items > 0 && b.round == b.items }
 
 // mostLaunches returns by how many launches p may be made, of which all but the first add to what there is. Those of eight rows and fewer
 // are slower than the kernel that takes them otherwise.

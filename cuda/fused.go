@@ -19,12 +19,15 @@ func (d *Device) Products(list ...device.Products) bool {
 				return false
 			}
 		}
-		if n := len(all); n > 0 {
-			parts[0].again = parts[0].likes(&all[n-1])
-		}
 		all = append(all, parts...)
 	}
+	for i := 1; i < len(all); i++ {
+		all[i].again = all[i].likes(&all[i-1])
+	}
 	for i := range all {
+		if !all[i].again {
+			d.rowsInOrder = tensor.Tensor{}
+		}
 		switch rows := all[i].x.Rows; {
 		case rows <= qmatmul_rows_most:
 			d.multiplyPacked(&all[i])
@@ -78,9 +81,6 @@ func (d *Device) parts(p device.Products) (parts []packed, ok bool) {
 		}
 		q := packed{x: p.X, norm: p.Norm, scale: p.Scale, shift: p.Shift, ordered: p.Sorted, then: p.Then, act: p.Act, turn: p.Turn, left: p.Left, reader: p.Reader}
 		q.add(m, l)
-		if n := len(parts); n > 0 {
-			q.again = q.likes(&parts[n-1])
-		}
 		parts, sorted = append(parts, q), m.sorted
 	}
 	if p.Then != device.Gate {

@@ -117,8 +117,7 @@ func (m *rowMixture) ranking() (correction tensor.Tensor) {
 // planMixture plans the products of m, and reports whether there is room for them. A row has no more than one block a multiprocessor where warps of the
 // last products would else have one unit on their way.
 func (d *Device) planMixture(m *rowMixture) bool {
-	beside := d.beside(m)
-	if d.planBlocks(m, beside) && (m.x.Rows > 1 || m.last.slots > 1) {
+	if beside := d.beside(m); beside > 1 && d.planBlocks(m, beside) && (m.x.Rows > 1 || m.last.slots > 1) {
 		return true
 	}
 	return d.planBlocks(m, 1)

@@ -220,9 +220,6 @@ func (d *Device) takesPacked(p *packed) bool {
 
 // multiplyPacked makes products of rows that a kernel takes at once.
 func (d *Device) multiplyPacked(p *packed) {
-	if !p.again {
-		d.rowsInOrder = tensor.Tensor{}
-	}
 	d.link(p)
 	if d.fewTake(p) {
 		d.packedProducts(p)
