@@ -59,12 +59,11 @@ func (m ModuleSpec) Folds(s arch.Spec) (list []Fold) {
 // FirstReader returns the first of the linears that read what l reads of the stream, l itself perhaps, if l reads the stream: they are quantized with one
 // order of rows. Experts that rows choose are none of them, as each reads rows of its own.
 func (m ModuleSpec) FirstReader(n arch.Names, l LinearSpec) (first LinearSpec, ok bool) {
-	of := func(o LinearSpec) bool { return o.Name == l.Name }
 	for _, p := range []Place{NormIn, NormMLPIn} {
 		list := slices.DeleteFunc(m.readers(n, p), func(o LinearSpec) bool {
 			return o.Role == arch.Router || o.Part == n.ExpertGate || o.Part == n.ExpertUp || o.In != l.In
 		})
-		if slices.ContainsFunc(list, of) {
+		if slices.ContainsFunc(list, func(o LinearSpec) bool { return o.Name == l.Name }) {
 			return list[0], true
 		}
 	}

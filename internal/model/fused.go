@@ -164,8 +164,7 @@ func fuseMLP(f device.Fuser, s *State, steps []Step, left, follower *Step) (n in
 		return 0, nil
 	}
 	gate.Left = left == &steps[0]
-	gate.Then, gate.Act = device.Gate, steps[1].unit.act
-	gate.List[0].Y, gate.List[1].Y = steps[1].unit.of(s.At(Acted)), tensor.Tensor{}
+	steps[1].unit.gate(s, &gate)
 	if n, reader = multiplyMLP(f, s, gate, steps, follower); n == 0 && steps[0].in.norm.none() {
 		steps[0].Run(s)
 		gate.X, gate.Left = s.At(Normed), false
@@ -203,8 +202,8 @@ func fuseParallel(f device.Fuser, s *State, steps []Step, left, follower *Step) 
 	p.Left = left == &steps[0]
 	gate := p
 	p.List, gate.List = p.List[:3], p.List[3:]
-	gate.Then, gate.Act, gate.Next, down.Sorted = device.Gate, steps[3].unit.act, down.List[0].W, true
-	gate.List[0].Y, gate.List[1].Y = steps[3].unit.of(s.At(Acted)), tensor.Tensor{}
+	steps[3].unit.gate(s, &gate)
+	gate.Next, down.Sorted = down.List[0].W, true
 	if !f.Products(p, gate, down) {
 		return 0, nil
 	}

@@ -84,7 +84,7 @@ func (g *grouped) run(s *State) {
 	d.GroupMul(to, g.weigh(s), r.Rows, groups, r)
 	g.apply(d, s.At(ExpertActed), s.At(ExpertGate), s.At(ExpertUp))
 	d.GroupMul([]tensor.Tensor{s.At(ExpertOut).Slice(0, r.Rows.Cols)}, s.At(ExpertActed), tensor.Tensor{}, []device.Group{g.matrices.down.group}, r)
-	if s.apart && g.shared != nil || !s.apart && !g.mixesShared(s) {
+	if !g.mixesShared(s) {
 		g.runShared(s)
 	}
 	if l := g.latent; l != nil {
@@ -98,26 +98,10 @@ func (g *grouped) run(s *State) {
 
 // runShared computes the expert that all rows see, of what is normalized.
 func (g *grouped) runShared(s *State) {
-	d, e := s.Dev, g.shared
-	if !g.multiplyShared(s) {
-		if e.gate != nil {
-			e.gate.W.mul(d, s.At(SharedGate), s.At(Normed), e.gate.Bias)
-		}
-		e.up.W.mul(d, s.At(SharedUp), s.At(Normed), e.up.Bias)
-	}
-	g.sharedUnit.apply(d, s.At(SharedActed), s.At(SharedGate), s.At(SharedUp))
-	e.down.W.mul(d, s.At(SharedOut), s.At(SharedActed), e.down.Bias)
-}
-
-// multiplyShared multiplies by its gate and up at once, on a device that can.
-func (g *grouped) multiplyShared(s *State) bool {
-	f, ok := s.Dev.(device.Fuser)
-	if !ok || s.apart || g.shared.gate == nil {
-		return false
-	}
-	gate, packed := g.shared.gate.product(s.At(SharedGate))
-	up, both := g.shared.up.product(s.At(SharedUp))
-	return packed && both && f.Products(device.Products{X: s.At(Normed), List: []device.Product{gate, up}})
+	first, last := g.shared.sites(Normed, SharedGate, SharedUp, SharedActed, SharedOut)
+	first.multiply(s)
+	g.sharedUnit.apply(s.Dev, s.At(SharedActed), s.At(SharedGate), s.At(SharedUp))
+	last.multiply(s)
 }
 
 // Among so many experts rows of a prompt are few for each, up to so many, or any number on a device
@@ -261,7 +245,7 @@ const multipliedTwice = 128
 func (g *grouped) mixShared(s *State) bool {
 	f, ok := s.Dev.(device.Fuser)
 	n, e := g.input.norm, g.shared
-	if e.gate == nil && s.Batch.Pos.Cols > multipliedTwice {
+	if s.apart || e.gate == nil && s.Batch.Pos.Cols > multipliedTwice {
 		return false
 	}
 	opens := e.gate

@@ -117,14 +117,17 @@ func (u unit) ofExperts() device.Unit { return device.Unit{Act: u.act, Clamp: u.
 
 func (u unit) run(s *State) {
 	y, gate, up := u.of(s.At(Acted)), u.of(s.At(Gate)), u.of(s.At(Up))
-	switch {
-	case u.alone():
+	if u.alone() {
 		s.actMul(y, up, u.times(up), u.act, s.reader)
-	case u.gates():
-		s.actMul(y, gate, up, u.act, s.reader)
-	default:
-		u.apply(s.Dev, y, gate, up)
+		return
 	}
+	u.apply(s.Dev, y, gate, up)
+}
+
+// gate has products of a gate and of what it opens be what the unit makes of them.
+func (u unit) gate(s *State, p *device.Products) {
+	p.Then, p.Act = device.Gate, u.act
+	p.List[0].Y, p.List[1].Y = u.of(s.At(Acted)), tensor.Tensor{}
 }
 
 // times returns what act(up) is multiplied by where there is no gate: up itself if ReLU is squared, max(x, 0)·x, or nothing.

@@ -150,15 +150,19 @@ func (m *Module) Forward(s *State) {
 // Multiply runs the linears of a step.
 func (t *Step) Multiply(s *State) {
 	for i := range t.Sites {
-		site := &t.Sites[i]
-		x := site.In(s)
-		if x.Rows == 0 || site.together(s, x) {
-			continue
-		}
-		for k := range site.Writes {
-			l := site.Linears[k]
-			l.W.mul(s.Dev, site.of(site.output(s, k), s), x, l.Bias)
-		}
+		t.Sites[i].multiply(s)
+	}
+}
+
+// multiply runs the linears of a site.
+func (t *Site) multiply(s *State) {
+	x := t.In(s)
+	if x.Rows == 0 || t.together(s, x) {
+		return
+	}
+	for k := range t.Writes {
+		l := t.Linears[k]
+		l.W.mul(s.Dev, t.of(t.output(s, k), s), x, l.Bias)
 	}
 }
 
