@@ -1,6 +1,7 @@
 package devtest
 
 import (
+	"cmp"
 	"fmt"
 
 	"exl2/internal/device"
@@ -139,27 +140,35 @@ func (c attentionCase) build(f *fixture) func(device.Device) {
 
 // mlpBefore is an MLP that adds to a stream, and may leave it for those who read it next.
 type mlpBefore struct {
-	gate  device.Products // of an x of its own
-	down  device.Matrix
-	spare tensor.Tensor // [rows, hidden]
+	gate          device.Products // of an x of its own
+	down          device.Matrix
+	opened, spare tensor.Tensor // [rows, width], [rows, hidden]
 }
 
+// mlpOf is one as wide as its stream where the case does not say how wide.
 func (c fusedCase) mlpOf(f *fixture) mlpBefore {
-	x, down := f.in("x", activation, c.rows, c.hidden, scaled(noise(7), 0.1, 0)), c.matrixOf(f, c.hidden, c.hidden, 7)
-	list := []device.Product{{Y: f.spent("acted", activation, c.rows, c.hidden), W: c.matrixOf(f, c.hidden, c.hidden, 9)}, {W: c.matrixOf(f, c.hidden, c.hidden, 9)}}
-	return mlpBefore{device.Products{X: x, Then: device.Gate, Act: device.SiLU, Next: down, List: list}, down, f.spent("spare", activation, c.rows, c.hidden)}
+	width := cmp.Or(c.width, c.hidden)
+	x, down := f.in("x", activation, c.rows, c.hidden, scaled(noise(7), 0.1, 0)), c.matrixOf(f, width, c.hidden, 7)
+	gate := device.Product{Y: f.spent("acted", activation, c.rows, width), W: c.matrixOf(f, c.hidden, width, 9), Bias: f.bias(width, c.biased)}
+	p := device.Products{X: x, Then: device.Gate, Act: device.SiLU, Next: down, List: []device.Product{gate, {W: c.matrixOf(f, c.hidden, width, 9)}}}
+	return mlpBefore{p, down, f.spent("opened", activation, c.rows, width), f.spent("spare", activation, c.rows, c.hidden)}
 }
 
 func (m mlpBefore) addTo(d device.Device, stream tensor.Tensor, reader *device.Products) {
-	sorted := openGate(d, m.gate, m.spare)
+	sorted := openGate(d, m.gate, m.opened)
 	addTo(d, device.Products{X: m.gate.List[0].Y, Sorted: sorted, List: []device.Product{{Y: stream, W: m.down}}, Then: device.Add, Reader: reader}, m.spare)
 }
 
 // normThenMultiply makes products of a stream one by one, with room for what is normalized.
 func normThenMultiply(d device.Device, normed tensor.Tensor, p device.Products) {
 	d.Norm(normed, p.X, p.Scale, p.Shift, p.Norm)
-	for _, one := range p.List {
-		d.QMatMul(one.Y, normed, one.W, one.Bias)
+	multiply(d, normed, p.List)
+}
+
+// multiply makes products one by one.
+func multiply(d device.Device, x tensor.Tensor, list []device.Product) {
+	for _, one := range list {
+		d.QMatMul(one.Y, x, one.W, one.Bias)
 	}
 }
 
@@ -169,8 +178,8 @@ func openGate(d device.Device, p device.Products, spare tensor.Tensor) bool {
 		return true
 	}
 	y := p.List[0].Y
-	d.QMatMul(y, p.X, p.List[0].W, tensor.Tensor{})
-	d.QMatMul(spare, p.X, p.List[1].W, tensor.Tensor{})
+	d.QMatMul(y, p.X, p.List[0].W, p.List[0].Bias)
+	d.QMatMul(spare, p.X, p.List[1].W, p.List[1].Bias)
 	d.ActMul(y, y, spare, p.Act)
 	return false
 }

@@ -92,8 +92,13 @@ func (c fusedCase) matrixOf(f *fixture, in, out, seed int) device.Matrix {
 	if !c.apart {
 		seed = 0
 	}
+	return matrixInOrder(f, in, out, recipe, seed)
+}
+
+// matrixInOrder returns a matrix that has an order by its number.
+func matrixInOrder(f *fixture, in, out int, recipe string, order int) device.Matrix {
 	q := quantizedParts(in, (out+31)/32*32, recipe)
-	q.Perm = shuffled(20+seed, in)
+	q.Perm = shuffled(20+order, in)
 	return f.matrix(q.Pack(), out)
 }
 
@@ -131,9 +136,7 @@ func (c fusedCase) buildOf(f *fixture, v values, shifted bool) func(device.Devic
 	return func(d device.Device) {
 		fuser, _ := d.(device.Fuser)
 		fused := func(list ...device.Products) bool { return fuser != nil && fuser.Products(list...) }
-		if first := normed(device.Put, list...); !fused(first) {
-			normThenMultiply(d, spare[0], first)
-		}
+		multiplyStream(d, normed(device.Put, list...), spare[0])
 		if !fused(device.Products{X: list[0].Y, List: []device.Product{o}, Then: device.Add, Reader: &mlp}) {
 			d.QMatMul(spare[2], list[0].Y, o.W, o.Bias)
 			d.AddScaled(stream, spare[2], 1)
@@ -147,8 +150,6 @@ func (c fusedCase) buildOf(f *fixture, v values, shifted bool) func(device.Devic
 			d.QMatMul(spare[2], acted, down.W, down.Bias)
 			d.AddScaled(stream, spare[2], 1)
 		}
-		if !fused(last) {
-			normThenMultiply(d, spare[0], last)
-		}
+		multiplyStream(d, last, spare[0])
 	}
 }

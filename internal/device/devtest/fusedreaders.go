@@ -44,57 +44,26 @@ func (c readersCase) build(f *fixture) func(device.Device) {
 	}
 	p := device.Products{X: x, Norm: c.norm, Scale: scale, Shift: shift}
 	for i, order := range c.orders {
-		q := quantizedParts(in, out, []string{"1:4b_128g", "0.3:5b_128g/0.7:3b_64g"}[i%2])
-		q.Perm = shuffled(20+order, in)
-		p.List = append(p.List, device.Product{Y: f.out(fmt.Sprint("y ", i), activation, c.rows, out), W: f.matrix(q.Pack(), out), Bias: f.bias(out, i == 1)})
+		w := matrixInOrder(f, in, out, []string{"1:4b_128g", "0.3:5b_128g/0.7:3b_64g"}[i%2], order)
+		p.List = append(p.List, device.Product{Y: f.out(fmt.Sprint("y ", i), activation, c.rows, out), W: w, Bias: f.bias(out, i == 1)})
 	}
 	spare := f.out("spare", activation, c.rows, in)
 	f.within(spent)
-	return func(d device.Device) {
-		if fuser, ok := d.(device.Fuser); !ok || !fuser.Products(p) {
-			normThenMultiply(d, spare, p)
-		}
-	}
+	return func(d device.Device) { multiplyStream(d, p, spare) }
 }
 
-// A plainGateCase is an MLP with gates of rows of the activation type, which no norm is in front of.
-type plainGateCase struct{ rows, hidden, width int }
-
-// plainGateCases are those of up to so many rows.
+// plainGateCases are MLPs with gates, of up to so many rows of the activation type, which no norm is in front of.
 func plainGateCases(most int) (cases []testCase) {
-	for _, c := range []plainGateCase{{1, 256, 672}, {2, 256, 672}, {4, 96, 160}, {7, 512, 1376}, {16, 256, 672}, {17, 256, 672}, {64, 512, 1376}, {130, 256, 672}, {300, 512, 1376}} {
-		if c.rows <= most {
-			cases = append(cases, testCase{name: fmt.Sprintf("%+v", c), limit: fusedLimit, build: c.build})
+	for _, c := range []fusedCase{
+		{rows: 1, hidden: 256, width: 672}, {rows: 2, hidden: 256, width: 672}, {rows: 4, hidden: 96, width: 160}, {rows: 7, hidden: 512, width: 1376}, {rows: 16, hidden: 256, width: 672},
+		{rows: 17, hidden: 256, width: 672}, {rows: 64, hidden: 512, width: 1376}, {rows: 130, hidden: 256, width: 672}, {rows: 300, hidden: 512, width: 1376},
+	} {
+		if c.recipe, c.biased = "0.3:5b_128g/0.7:3b_64g", true; c.rows <= most {
+			cases = append(cases, testCase{name: fmt.Sprintf("%d rows of %d, %d wide", c.rows, c.hidden, c.width), limit: fusedLimit, build: func(f *fixture) func(device.Device) {
+				mlp, stream := c.mlpOf(f), f.inOut("stream", residual, c.rows, c.hidden, noise(2))
+				return func(d device.Device) { mlp.addTo(d, stream, nil) }
+			}})
 		}
 	}
 	return cases
-}
-
-func (c plainGateCase) build(f *fixture) func(device.Device) {
-	matrix := func(in, out, order int) device.Matrix {
-		q := quantizedParts(in, (out+31)/32*32, "0.3:5b_128g/0.7:3b_64g")
-		q.Perm = shuffled(20+order, in)
-		return f.matrix(q.Pack(), out)
-	}
-	x, stream := f.in("x", activation, c.rows, c.hidden, scaled(noise(1), 0.1, 0)), f.inOut("stream", residual, c.rows, c.hidden, noise(2))
-	acted := f.spent("acted", activation, c.rows, c.width)
-	gate, up := device.Product{Y: acted, W: matrix(c.hidden, c.width, 0), Bias: f.bias(c.width, true)}, device.Product{W: matrix(c.hidden, c.width, 0), Bias: f.bias(c.width, false)}
-	down := device.Product{Y: stream, W: matrix(c.width, c.hidden, 1)}
-	var spare []tensor.Tensor
-	for i, cols := range []int{c.width, c.hidden} {
-		spare = append(spare, f.out(fmt.Sprint("spare ", i), activation, c.rows, cols))
-		f.within(spent)
-	}
-	mlp := device.Products{X: x, List: []device.Product{gate, up}, Then: device.Gate, Act: device.SiLU, Next: down.W}
-	return func(d device.Device) {
-		fuser, ok := d.(device.Fuser)
-		if ok && fuser.Products(mlp, device.Products{X: acted, Sorted: true, List: []device.Product{down}, Then: device.Add}) {
-			return
-		}
-		d.QMatMul(acted, x, gate.W, gate.Bias)
-		d.QMatMul(spare[0], x, up.W, up.Bias)
-		d.ActMul(acted, acted, spare[0], device.SiLU)
-		d.QMatMul(spare[1], acted, down.W, down.Bias)
-		d.AddScaled(stream, spare[1], 1)
-	}
 }

@@ -121,16 +121,16 @@ func SumOf(d device.Device, s device.Sum, y, both tensor.Tensor) {
 	}
 }
 
-// multiplyStream multiplies the stream by p's only matrix, normalized or as it is; spare has room for what is multiplied where there is no Fuser.
+// multiplyStream multiplies the stream by p's matrices, normalized or as it is; spare has room for what is multiplied where there is no Fuser.
 func multiplyStream(d device.Device, p device.Products, spare tensor.Tensor) {
 	if fuser, ok := d.(device.Fuser); ok && fuser.Products(p) {
 		return
 	}
 	in := spare.Columns(0, p.X.Cols)
-	if p.Scale.Nil() {
-		d.Copy(in, p.X)
-	} else {
-		d.Norm(in, p.X, p.Scale, tensor.Tensor{}, p.Norm)
+	if !p.Scale.Nil() {
+		normThenMultiply(d, in, p)
+		return
 	}
-	d.QMatMul(p.List[0].Y, in, p.List[0].W, tensor.Tensor{})
+	d.Copy(in, p.X)
+	multiply(d, in, p.List)
 }
