@@ -56,7 +56,7 @@ func (d *Device) takes(p *packed) bool {
 	case rows < tiledRows:
 		return d.takesSome(p)
 	}
-	return d.takesMany(p) && (p.then != device.Turn || d.turnsHeads(p))
+	return d.takesMany(p) && (p.then != device.Turn || d.turnsHeads(p)) && p.then != device.Activate && p.then != device.SelfGate
 }
 
 // parts cuts p where matrices read x in different orders.
@@ -83,10 +83,10 @@ func (d *Device) parts(p device.Products) (parts []packed, ok bool) {
 		q.add(m, l)
 		parts, sorted = append(parts, q), m.sorted
 	}
-	if p.Then != device.Gate {
+	if !p.Then.Activates() {
 		return parts, true
 	}
-	if len(parts) != 1 || parts[0].n != 2 || parts[0].list[0].out != parts[0].list[1].out {
+	if len(parts) != 1 || !parts[0].activates() {
 		return nil, false
 	}
 	if p.Next != nil {
@@ -97,6 +97,15 @@ func (d *Device) parts(p device.Products) (parts []packed, ok bool) {
 		parts[0].to, parts[0].from = next.places, next.order
 	}
 	return parts, true
+}
+
+// activates reports whether p has the matrices that are activated together, by a function that kernels of products have.
+func (p *packed) activates() bool {
+	n := 1
+	if p.then == device.Gate {
+		n = 2
+	}
+	return p.act <= device.ReLU && p.n == n && p.list[0].out == p.list[n-1].out
 }
 
 // AtOnce has rows that are some more than kernels of packed products take go through these two times or three, if the one for as many

@@ -62,6 +62,18 @@ func TestLaunches(t *testing.T) {
 			"qmatmul_placed qmatmul_placed qmatmul_one attend_meet_64_8 qmatmul_placed",
 			"order_rows_layer_f32 qmatmul_batch_8 qmatmul_batch_8 qmatmul_batch_8 attend_meet_64_8 qmatmul_batch_8",
 		},
+		"starcoder2_packed": {
+			"qmatmul_placed attend_left_64 qmatmul_placed, qmatmul_placed qmatmul_one",
+			"order_rows_layer_f32 qmatmul_batch_8 attend_meet_64_8 qmatmul_batch_8, order_rows_layer_f32 qmatmul_batch_8 qmatmul_batch_8",
+		},
+		"nemotron_packed": {
+			"qmatmul_placed attend_left_64 qmatmul_placed, qmatmul_placed qmatmul_one",
+			"order_rows_layer_f32 qmatmul_batch_8 attend_meet_64_8 qmatmul_batch_8, order_rows_layer_f32 qmatmul_batch_8 qmatmul_batch_8",
+		},
+		"gptj_packed": {
+			"qmatmul_placed qmatmul_placed qmatmul_one attend_meet_64_8 qmatmul_placed",
+			"order_rows_layer_f32 qmatmul_batch_8 qmatmul_batch_8 qmatmul_batch_8 attend_spread_64 qmatmul_batch_8",
+		},
 		"falcon_h1_packed": {
 			"norm_rms_f32_f16 qmatmul_placed qmatmul_placed attend_meet_64_8 gemv_f16_f32 cap_f32 delta_convolve_128 delta_plain_128 copy_f32_f16 clamp_mul_f16 qmatmul_placed qmatmul_placed add_scaled_f16 add_scaled_f16, qmatmul_placed clamp_mul_f16 qmatmul_placed sum_stream_f16",
 			"norm_rms_f32_f16 order_rows_f16 qmatmul_batch_8 qmatmul_batch_8 attend_meet_64_8 gemm_hopper_128_f32 cap_f32 delta_convolve_128 delta_plain_128 copy_f32_f16 clamp_mul_f16 order_rows_f16 qmatmul_batch_8 order_rows_f16 qmatmul_batch_8 add_scaled_f16 add_scaled_f16, order_rows_rms_f32 qmatmul_batch_8 clamp_mul_f16 order_rows_f16 qmatmul_batch_8 sum_stream_f16",

@@ -114,20 +114,18 @@ func (m *rowMixture) ranking() (correction tensor.Tensor) {
 	return correction
 }
 
-// planMixture plans the products of m, and reports whether there is room for them. A row has no more than one block a multiprocessor where warps of the
-// last products would else have one unit on their way.
+// planMixture plans the products of m, and reports whether there is room for them.
 func (d *Device) planMixture(m *rowMixture) bool {
-	if beside := d.beside(m); beside > 1 && d.planBlocks(m, beside) && (m.x.Rows > 1 || m.last.slots > 1) {
-		return true
-	}
-	return d.planBlocks(m, 1)
+	beside := d.beside(m)
+	return d.planBlocks(m, beside) || beside > 1 && d.planBlocks(m, 1)
 }
 
-// beside returns how many blocks a multiprocessor is to have: two of some rows, and of one row where there are clusters, and two for each tile of the last
-// products only so; else one, with room for one of the next kernel.
+// beside returns how many blocks a multiprocessor is to have: two of some rows, and of one row where there are clusters and the last products have work for
+// so many; else one, with room for one of the next kernel. That of several rows, and of tiles that each have a multiprocessor, was measured
+// (docs/performance.md, "Two blocks of one row").
 func (d *Device) beside(m *rowMixture) int {
 	tiles := m.down.tiles()
-	if m.x.Rows > 1 || d.major >= 9 && 2*tiles > d.sms && tiles <= d.sms {
+	if m.x.Rows > 1 || d.major >= 9 && 2*tiles > d.sms && tiles <= 2*d.sms {
 		return 2
 	}
 	return 1

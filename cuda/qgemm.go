@@ -51,8 +51,7 @@ type qgemmPlan struct {
 
 // takesSome reports whether someProducts makes p, of more rows than kernels of few take, and fewer than tiles do.
 func (d *Device) takesSome(p *packed) bool {
-	if !d.hopper() || p.x.Rows > qgemms[len(qgemms)-1].rows || p.then == device.Turn ||
-		p.then == device.Gate && p.act > device.ReLU || p.list[0].in*tensor.F16.Size() > d.sharedFor(kernel_qgemm_order_layer) {
+	if !d.hopper() || p.x.Rows > qgemms[len(qgemms)-1].rows || p.then == device.Turn || p.list[0].in*tensor.F16.Size() > d.sharedFor(kernel_qgemm_order_layer) {
 		return false
 	}
 	_, ok := d.qgemmPlan(p)
@@ -116,6 +115,19 @@ type opened struct {
 	act      device.Act
 }
 
+// openedBy returns it of the products of p, which are in both; what has no gate is one for ones, or for itself.
+func (d *Device) openedBy(p *packed, both [mostMatrices]tensor.Tensor) opened {
+	o := opened{both[0], both[1], p.act}
+	switch p.then {
+	case device.Activate:
+		o.up = d.ones(o.gate.Cols)
+		o.up.Stride = 0 // all rows read one
+	case device.SelfGate:
+		o.up = o.gate
+	}
+	return o
+}
+
 // someProducts multiplies by a plan, which there is. What a gate opens is left as two, for the order of the next.
 func (d *Device) someProducts(p *packed) {
 	if d.err != nil {
@@ -124,19 +136,23 @@ func (d *Device) someProducts(p *packed) {
 	plan, _ := d.qgemmPlan(p)
 	x := d.orderOnce(p, d.ordered)
 	y := p.y
-	if p.then == device.Gate {
-		both := d.scratch(scratchOpened, tensor.F16, p.x.Rows, 2*p.list[0].out)
-		for i := range 2 {
+	if p.then.Activates() {
+		both := d.scratch(scratchOpened, tensor.F16, p.x.Rows, p.n*p.list[0].out)
+		for i := range p.n {
 			y[i] = both.Columns(i*p.list[0].out, (i+1)*p.list[0].out)
 		}
 	}
 	d.qgemm(p, &plan, x, y)
-	switch {
-	case p.then != device.Gate:
-	case p.to.Nil():
-		d.ActMul(p.y[0], y[0], y[1], p.act)
+	if !p.then.Activates() {
+		return
+	}
+	switch o := d.openedBy(p, y); {
+	case !p.to.Nil():
+		d.opened = o
+	case p.then == device.Activate:
+		d.ActMul(p.y[0], o.gate, tensor.Tensor{}, p.act)
 	default:
-		d.opened = opened{y[0], y[1], p.act}
+		d.ActMul(p.y[0], o.gate, o.up, p.act)
 	}
 }
 

@@ -41,7 +41,7 @@ func TestQGEMMPlan(t *testing.T) {
 	}
 }
 
-// What Hopper multiplies by seventeen rows to 128 is neither turned nor of an activation that its order does not know.
+// What Hopper multiplies by seventeen rows to 128 is not turned.
 func TestTakesSome(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -55,7 +55,7 @@ func TestTakesSome(t *testing.T) {
 		{"rows for tiles", 129, device.Put, 0, false},
 		{"heads that turn", 64, device.Turn, 0, false},
 		{"a gate", 64, device.Gate, device.ReLU, true},
-		{"a gate of another function", 64, device.Gate, device.Logistic, false},
+		{"what is activated without one", 64, device.SelfGate, device.ReLU, true},
 	} {
 		d := planner(t, 9, 132, 227<<10, 192)
 		d.target, d.atOnce = "sm_90a", [9]int{2: 66, 3: 39, 4: 30, 5: 22, 6: 17, 7: 15, 8: 15}
@@ -66,6 +66,33 @@ func TestTakesSome(t *testing.T) {
 		}
 		if d.target = "sm_90"; d.takesSome(p) {
 			t.Errorf("%s: without code for Hopper", c.name)
+		}
+	}
+}
+
+// What is activated is of a gate and what it opens, of one size, or of one matrix, and by a function that kernels of products have.
+func TestActivates(t *testing.T) {
+	small, large := &matrix{out: 96}, &matrix{out: 128}
+	for _, c := range []struct {
+		name string
+		then device.Then
+		act  device.Act
+		list []*matrix
+		want bool
+	}{
+		{"a gate", device.Gate, device.ReLU, []*matrix{small, small}, true},
+		{"a gate alone", device.Gate, device.SiLU, []*matrix{small}, false},
+		{"a gate of another size", device.Gate, device.SiLU, []*matrix{small, large}, false},
+		{"a gate of another function", device.Gate, device.Logistic, []*matrix{small, small}, false},
+		{"one", device.Activate, device.GELU, []*matrix{large}, true},
+		{"one by itself", device.SelfGate, device.ReLU, []*matrix{large}, true},
+		{"one of another function", device.SelfGate, device.Softplus, []*matrix{large}, false},
+		{"two without a gate", device.Activate, device.GELU, []*matrix{small, small}, false},
+	} {
+		p := &packed{then: c.then, act: c.act, n: len(c.list)}
+		copy(p.list[:], c.list)
+		if got := p.activates(); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
 		}
 	}
 }

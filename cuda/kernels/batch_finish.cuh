@@ -140,7 +140,7 @@ struct Results {
 			if (!there(p, r)) continue;
 			float factor = factors[row + r], v = sums[r] * factor + bias;
 			int64 at = (row + r) * m.ldy + to;
-			if (p.then == gate) v = opened(p.act, v) * (others[r] * factor + other);
+			if (p.then >= gate) v = opened(p.act, v) * (p.then == gate ? others[r] * factor + other : p.then == self_gate ? v : 1);
 			if (p.then == add) ((float*)m.y)[at] = v += y[r];
 			else if (p.wide) ((float*)m.y)[at] = v;
 			else ((half*)m.y)[at] = __float2half_rn(v);

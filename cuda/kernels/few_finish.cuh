@@ -14,8 +14,8 @@ __device__ inline float total(const float* parts, int step) {
 	return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-// A Late is what a thread needs for the first of its results beside the sums, where it is a
-// gate's or is added: where its column goes, what is added to, and what is left.
+// A Late is what a thread needs for the first of its results beside the sums, where it is
+// activated or added: where its column goes, what is added to, and what is left.
 struct Late {
 	int to;
 	float y;
@@ -56,10 +56,13 @@ __device__ inline void finish(const Product& p, const float* parts, Range round,
 		if (there) {
 			if (links) sum *= factors[row];
 			if (m.bias) sum += m.bias[column];
-			if (p.then == gate) {
-				float other = total<warps>(mine + round.size() * sums, step);
-				if (links) other *= factors[row];
-				if (p.m[1].bias) other += p.m[1].bias[column];
+			if (p.then >= gate) {
+				float other = p.then == self_gate ? sum : 1;
+				if (p.then == gate) {
+					other = total<warps>(mine + round.size() * sums, step);
+					if (links) other *= factors[row];
+					if (p.m[1].bias) other += p.m[1].bias[column];
+				}
 				sum = activate(p.act, sum) * other;
 			}
 			if (i >= blockDim.x && p.then != store) late = Late(p, row, column, links);
@@ -88,7 +91,7 @@ __device__ inline void touch(const P& p) {
 // Kept is what a thread has in shared memory to store a column of a row's products, beside the sums. What a kernel is told is far away
 // when nobody has read it for a while, and here nothing else is done meanwhile.
 struct Kept {
-	static constexpr int leaves = 1, wide = 2, gated = 4, linked = 8, act = 16;
+	static constexpr int leaves = 1, wide = 2, acts = 4, linked = 8, pair = 16, self = 32, act = 64;
 
 	void* at;          // where it goes, or is left; or null: there is no such column
 	half* left;        // of the stream (link.cuh), or null
@@ -121,7 +124,7 @@ struct Result {
 	__device__ void find(const Product& p, int tile, int column, int row = 0) {
 		int k = 0;
 		bool wide = p.then == add || p.wide, linked = links && p.link.left;
-		how = kept_as(p.leaves * Kept::leaves | wide * Kept::wide | (p.then == gate) * Kept::gated | linked * Kept::linked | p.act * Kept::act);
+		how = kept_as(p.leaves * Kept::leaves | wide * Kept::wide | (p.then >= gate) * Kept::acts | linked * Kept::linked | (p.then == gate) * Kept::pair | (p.then == self_gate) * Kept::self | p.act * Kept::act);
 		while (k < p.count - 1 && p.then != gate && tile >= p.m[k + 1].base) k++;
 		const Matrix& m = p.m[k];
 		column += (tile - m.base) * tile_columns;
@@ -182,7 +185,11 @@ __device__ inline void finish_row(const Product& p, const float* parts, Range ro
 	float sum = total<warps>(mine, step), by = links ? *factor : 1;
 	int how = k.how;
 	sum = fmaf(sum, by, k.plus);
-	if (how & Kept::gated) sum = activate(how / Kept::act, sum) * fmaf(total<warps>(mine + round.size() * sums, step), by, k.other);
+	if (how & Kept::acts) {
+		float other = how & Kept::self ? sum : 1;
+		if (how & Kept::pair) other = fmaf(total<warps>(mine + round.size() * sums, step), by, k.other);
+		sum = activate(how / Kept::act, sum) * other;
+	}
 	if (k.at) {
 		half v = __float2half_rn(sum);
 		if (how & Kept::leaves) {

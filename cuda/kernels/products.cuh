@@ -18,5 +18,5 @@ struct Matrix {
 	int base;                               // tiles of the matrices before
 };
 
-// What is done with the products: device.Then.
-enum Then { store, add, gate };
+// What is done with the products: device.Then. Those from gate on are activated.
+enum Then { store, add, gate, turn, activated, self_gate };

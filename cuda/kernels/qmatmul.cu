@@ -1,6 +1,6 @@
 // Products of up to eight rows of x with EXL2 matrices, up to four of one x: y = x·W +
-// bias, or y += x·W + bias, or y = act(x·W + bias)·(x·W' + bias'), with x as it is or
-// normalized.
+// bias, or y += x·W + bias, or y = act(x·W + bias), times x·W' + bias' or x·W + bias or
+// not, with x as it is or normalized.
 //
 // A grid has as many blocks as there are multiprocessors. A block has a run of tiles,
 // whose units are shared among its warps (packed.cuh). The sums of the warps are added

@@ -1,5 +1,5 @@
 // Products of several rows of x, up to sixteen, with EXL2 matrices, up to four of one x: y = x·W + bias, or
-// y += x·W + bias, or y = act(x·W + bias)·(x·W' + bias').
+// y += x·W + bias, or y = act(x·W + bias), times x·W' + bias' or x·W + bias or not.
 //
 // x is in stored order, or a stream that was left so (link.cuh). A cluster of blocks has a run of tiles, or of
 // a gate's pairs; each of its blocks has a share of the units of every tile, so that it needs no more than a

@@ -1,5 +1,5 @@
 // Products of two to sixteen rows of x with EXL2 matrices, up to four of one x: y = x·W +
-// bias, or y += x·W + bias, or y = act(x·W + bias)·(x·W' + bias').
+// bias, or y += x·W + bias, or y = act(x·W + bias), times x·W' + bias' or x·W + bias or not.
 //
 // x is in stored order (order_rows.cu). A cluster of blocks has a run of tiles; each of its blocks has a share of the units of
 // every tile, so that it needs no more than a share of x, and each warp of a block as many
@@ -333,7 +333,7 @@ __device__ inline void finish(const Product& p, const Parts<warps, eights>& part
 	for (int i = threadIdx.x; e.tile < round.size();) {
 		if (e.there) {
 			float sum = parts.total(p, e.tile, e.place) + e.bias;
-			if (p.then == gate) sum = activate(p.act, sum) * (parts.total(p, e.tile + round.size(), e.place) + e.more);
+			if (p.then >= gate) sum = activate(p.act, sum) * (p.then == gate ? parts.total(p, e.tile + round.size(), e.place) + e.more : p.then == self_gate ? sum : 1);
 			if (p.then == add) ((float*)e.m->y)[e.at] = e.more + sum;
 			else if (p.wide) ((float*)e.m->y)[e.at] = sum;
 			else ((half*)e.m->y)[e.at] = __float2half_rn(sum);

@@ -89,11 +89,11 @@ type Products struct {
 
 	List []Product
 	Then Then
-	Act  Act // of Gate
+	Act  Act // where Then activates
 	Turn Turning
 
-	// Next is the matrix whose products alone read the result, given for Gate only:
-	// columns of the result are in whatever order the device likes for it.
+	// Next is the matrix whose products alone read the result, given where Then activates
+	// only: columns of the result are in whatever order the device likes for it.
 	Next Matrix
 
 	// Reader is what reads the result next, given for Add only, or nil: the device may
@@ -113,11 +113,16 @@ type Then uint8
 
 // What is done with products.
 const (
-	Put  Then = iota // y = x·W + bias, of the activation type or F32
-	Add              // y += x·W + bias, F32
-	Gate             // of two: y = act(x·W + bias)·(x·W' + bias'), of the activation type, in the first's Y
-	Turn             // of three, q, k and v: Put, then Rope of q and k, and Store of k and v, which hold anything afterwards
+	Put      Then = iota // y = x·W + bias, of the activation type or F32
+	Add                  // y += x·W + bias, F32
+	Gate                 // of two: y = act(x·W + bias)·(x·W' + bias'), of the activation type, in the first's Y
+	Turn                 // of three, q, k and v: Put, then Rope of q and k, and Store of k and v, which hold anything afterwards
+	Activate             // of one: y = act(x·W + bias), of the activation type
+	SelfGate             // of one: y = act(x·W + bias)·(x·W + bias), of the activation type
 )
+
+// Activates reports whether products are activated.
+func (t Then) Activates() bool { return t == Gate || t == Activate || t == SelfGate }
 
 // Turning says how queries and keys turn, and where keys and values go.
 type Turning struct {

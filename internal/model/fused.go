@@ -153,58 +153,60 @@ func finish(f device.Fuser, s *State, steps []Step, follower *Step, left bool) (
 	return 1, nil
 }
 
-// fuseMLP computes the norm, gate, up and the unit, and if the steps allow it, down and
+// fuseMLP computes the norm, gate, if there is one, up and the unit, and if the steps allow it, down and
 // the sum. A stream that no norm is in front of may have to be of the activation type first.
 func fuseMLP(f device.Fuser, s *State, steps []Step, left, follower *Step) (n int, reader *Step) {
-	if len(steps) < 2 || steps[1].unit == nil || !steps[1].unit.gates() {
+	if len(steps) < 2 || steps[1].unit == nil {
 		return 0, nil
 	}
-	gate, ok := steps[0].normed(s)
-	if !ok || len(gate.List) != 2 {
+	u := steps[1].unit
+	first, ok := steps[0].normed(s)
+	if !ok || u.firsts() == 0 || len(first.List) != u.firsts() {
 		return 0, nil
 	}
-	gate.Left = left == &steps[0]
-	steps[1].unit.gate(s, &gate)
-	if n, reader = multiplyMLP(f, s, gate, steps, follower); n == 0 && steps[0].in.norm.none() {
+	first.Left = left == &steps[0]
+	u.activate(&first, u.of(s.At(Acted)))
+	if n, reader = multiplyMLP(f, s, first, steps, follower); n == 0 && steps[0].in.norm.none() {
 		steps[0].Run(s)
-		gate.X, gate.Left = s.At(Normed), false
-		n, reader = multiplyMLP(f, s, gate, steps, follower)
+		first.X, first.Left = s.At(Normed), false
+		n, reader = multiplyMLP(f, s, first, steps, follower)
 	}
 	return n, reader
 }
 
-// multiplyMLP computes the products of a gate, and what is behind them, of such steps.
-func multiplyMLP(f device.Fuser, s *State, gate device.Products, steps []Step, follower *Step) (n int, reader *Step) {
+// multiplyMLP computes the first products, and what is behind them, of such steps.
+func multiplyMLP(f device.Fuser, s *State, first device.Products, steps []Step, follower *Step) (n int, reader *Step) {
 	if down, n, reader := steps[1].last(s, steps[2:], follower); n > 0 {
-		ordered := gate
+		ordered := first
 		ordered.Next, down.Sorted = down.List[0].W, true
 		if f.Products(ordered, down) {
 			return 1 + n, reader
 		}
 	}
-	if !f.Products(gate) {
+	if !f.Products(first) {
 		return 0, nil
 	}
 	steps[1].Multiply(s)
 	return 2, nil
 }
 
-// fuseParallel computes attention and an MLP with gates that read one norm, the MLP first: queries, keys and values are of the stream as it was.
+// fuseParallel computes attention and an MLP that read one norm, the MLP first: queries, keys and values are of the stream as it was.
 func fuseParallel(f device.Fuser, s *State, steps []Step, left, follower *Step) (n int, reader *Step) {
-	if len(steps) != 5 || steps[3].unit == nil || !steps[3].unit.gates() {
+	if len(steps) != 5 || steps[3].unit == nil {
 		return 0, nil
 	}
+	u := steps[3].unit
 	p, ok := steps[0].normed(s)
 	down, added, _ := steps[3].last(s, steps[4:], nil)
-	if !ok || len(p.List) != 5 || added != 2 {
+	if !ok || u.firsts() == 0 || len(p.List) != 3+u.firsts() || added != 2 {
 		return 0, nil
 	}
 	p.Left = left == &steps[0]
-	gate := p
-	p.List, gate.List = p.List[:3], p.List[3:]
-	steps[3].unit.gate(s, &gate)
-	gate.Next, down.Sorted = down.List[0].W, true
-	if !f.Products(p, gate, down) {
+	first := p
+	p.List, first.List = p.List[:3], p.List[3:]
+	u.activate(&first, u.of(s.At(Acted)))
+	first.Next, down.Sorted = down.List[0].W, true
+	if !f.Products(p, first, down) {
 		return 0, nil
 	}
 	mix, sum := &steps[1], &steps[2]

@@ -199,6 +199,10 @@ func (f *fusing) one(p device.Products) {
 	switch p.Then {
 	case device.Gate:
 		f.ActMul(p.List[0].Y, ys[0], ys[1], p.Act)
+	case device.Activate:
+		f.ActMul(p.List[0].Y, ys[0], tensor.Tensor{}, p.Act)
+	case device.SelfGate:
+		f.ActMul(p.List[0].Y, ys[0], ys[0], p.Act)
 	case device.Add:
 		f.AddScaled(p.List[0].Y, ys[0], 1)
 		f.leave(p.Reader)
@@ -289,7 +293,7 @@ func TestFused(t *testing.T) {
 		}{
 			{"all", anything},
 			{"no sums", func(p device.Products) bool { return p.Then == device.Add }},
-			{"no gates", func(p device.Products) bool { return p.Then == device.Gate }},
+			{"no gates", func(p device.Products) bool { return p.Then.Activates() }},
 			{"no norms", func(p device.Products) bool { return !p.Scale.Nil() }},
 		} {
 			t.Run(goldens.Name(dir)+" "+c.name, func(t *testing.T) {

@@ -171,7 +171,7 @@ func (g *grouped) follower(s *State) *Step {
 
 // mixesShared reports whether there is no shared expert to be computed any more.
 func (g *grouped) mixesShared(s *State) bool {
-	return g.shared == nil || g.sharedUnit.multiplies() && g.mixShared(s)
+	return g.shared == nil || g.sharedUnit.firsts() > 0 && g.mixShared(s)
 }
 
 // mixWhole is mixRow of the expert that all rows see, too.
@@ -237,28 +237,24 @@ func (g *grouped) mixRow(s *State, y tensor.Tensor, e device.Experts) bool {
 	return ok && dense && s.follow == nil && f.Mixture(y, s.At(Residual), s.choice(), r, e)
 }
 
-// Rows up to which a matrix that is its own gate is multiplied twice, which takes less time than a launch.
-const multipliedTwice = 128
-
 // mixShared computes the expert that all rows see, with the norm in front, on a device
 // that can.
 func (g *grouped) mixShared(s *State) bool {
 	f, ok := s.Dev.(device.Fuser)
 	n, e := g.input.norm, g.shared
-	if s.apart || e.gate == nil && s.Batch.Pos.Cols > multipliedTwice {
+	down, packed := e.down.product(s.At(SharedOut))
+	if !ok || s.apart || n.none() || !packed {
 		return false
 	}
-	opens := e.gate
-	if opens == nil {
-		opens = e.up
+	first := device.Products{X: s.At(Residual), Norm: n.Norm, Scale: n.W, Shift: n.Bias, Next: down.W}
+	for _, l := range e.firsts() {
+		p, ok := l.product(tensor.Tensor{})
+		if !ok {
+			return false
+		}
+		first.List = append(first.List, p)
 	}
-	gate, packed := opens.product(s.At(SharedActed))
-	up, packed2 := e.up.product(tensor.Tensor{})
-	down, packed3 := e.down.product(s.At(SharedOut))
-	if !ok || n.none() || !packed || !packed2 || !packed3 {
-		return false
-	}
-	first := device.Products{X: s.At(Residual), Norm: n.Norm, Scale: n.W, Shift: n.Bias, List: []device.Product{gate, up}, Then: device.Gate, Act: g.sharedUnit.act, Next: down.W}
+	g.sharedUnit.activate(&first, s.At(SharedActed))
 	return f.Products(first, device.Products{X: s.At(SharedActed), Sorted: true, List: []device.Product{down}})
 }
 

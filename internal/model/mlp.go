@@ -97,17 +97,25 @@ func (b *builder) number(v VectorSpec) float32 {
 	return tensor.Widen(kind, t.Data)[0]
 }
 
+// firsts returns of how many matrices it is that devices multiply with it: a gate and what it opens, or what is activated alone; or 0.
+func (u unit) firsts() int {
+	switch {
+	case u.gates():
+		return 2
+	case u.alone():
+		return 1
+	}
+	return 0
+}
+
 // gates reports whether it is act(gate)·up.
 func (u unit) gates() bool { return !u.ungated && !u.squared && u.clamp.Limit == 0 }
 
 // alone reports whether it is act(up), or that times up.
 func (u unit) alone() bool { return u.ungated && u.clamp.Limit == 0 && u.xielu == nil }
 
-// multiplies reports whether it is act(gate)·up, or act(up)·up.
-func (u unit) multiplies() bool { return u.gates() || u.squared && u.alone() }
-
-// mixes reports whether devices make it of what experts' first matrices give (device.Unit).
-func (u unit) mixes() bool { return u.multiplies() || u.limits() }
+// mixes reports whether devices make it of what experts' first matrices give (device.Unit): act(gate)·up, or act(up)·up, or what is limited.
+func (u unit) mixes() bool { return u.gates() || u.squared && u.alone() || u.limits() }
 
 // limits reports whether it is of a gate and up that are limited.
 func (u unit) limits() bool { return !u.ungated && u.clamp.Limit > 0 }
@@ -124,10 +132,17 @@ func (u unit) run(s *State) {
 	u.apply(s.Dev, y, gate, up)
 }
 
-// gate has products of a gate and of what it opens be what the unit makes of them.
-func (u unit) gate(s *State, p *device.Products) {
-	p.Then, p.Act = device.Gate, u.act
-	p.List[0].Y, p.List[1].Y = u.of(s.At(Acted)), tensor.Tensor{}
+// activate has products of its first matrices be what the unit makes of them, in y.
+func (u unit) activate(p *device.Products, y tensor.Tensor) {
+	p.List[0].Y, p.Act = y, u.act
+	switch {
+	case u.gates():
+		p.Then, p.List[1].Y = device.Gate, tensor.Tensor{}
+	case u.squared:
+		p.Then = device.SelfGate
+	default:
+		p.Then = device.Activate
+	}
 }
 
 // times returns what act(up) is multiplied by where there is no gate: up itself if ReLU is squared, max(x, 0)·x, or nothing.

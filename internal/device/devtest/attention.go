@@ -140,7 +140,7 @@ func (c attentionCase) build(f *fixture) func(device.Device) {
 
 // mlpBefore is an MLP that adds to a stream, and may leave it for those who read it next.
 type mlpBefore struct {
-	gate          device.Products // of an x of its own
+	first         device.Products // of an x of its own, or of the stream
 	down          device.Matrix
 	opened, spare tensor.Tensor // [rows, width], [rows, hidden]
 }
@@ -154,9 +154,16 @@ func (c fusedCase) mlpOf(f *fixture) mlpBefore {
 	return mlpBefore{p, down, f.spent("opened", activation, c.rows, width), f.spent("spare", activation, c.rows, c.hidden)}
 }
 
+// addTo adds the MLP to the stream: both products at once, as only a device that takes the second may leave the first in its order, or one by one.
 func (m mlpBefore) addTo(d device.Device, stream tensor.Tensor, reader *device.Products) {
-	sorted := openGate(d, m.gate, m.opened)
-	addTo(d, device.Products{X: m.gate.List[0].Y, Sorted: sorted, List: []device.Product{{Y: stream, W: m.down}}, Then: device.Add, Reader: reader}, m.spare)
+	down := device.Products{X: m.first.List[0].Y, List: []device.Product{{Y: stream, W: m.down}}, Then: device.Add, Reader: reader}
+	sorted := down
+	sorted.Sorted = true
+	if fuser, ok := d.(device.Fuser); ok && fuser.Products(m.first, sorted) {
+		return
+	}
+	activate(d, m.first, m.spare, m.opened)
+	addTo(d, down, m.spare)
 }
 
 // normThenMultiply makes products of a stream one by one, with room for what is normalized.
@@ -172,16 +179,27 @@ func multiply(d device.Device, x tensor.Tensor, list []device.Product) {
 	}
 }
 
-// openGate computes products of a gate, and reports whether the device left them for the next matrix.
-func openGate(d device.Device, p device.Products, spare tensor.Tensor) bool {
+// activate computes products that are activated, in no order; normed and other have room for x, if it is to be normalized, and for the second product.
+func activate(d device.Device, p device.Products, normed, other tensor.Tensor) {
+	p.Next = nil
 	if fuser, ok := d.(device.Fuser); ok && fuser.Products(p) {
-		return true
+		return
 	}
-	y := p.List[0].Y
-	d.QMatMul(y, p.X, p.List[0].W, p.List[0].Bias)
-	d.QMatMul(spare, p.X, p.List[1].W, p.List[1].Bias)
-	d.ActMul(y, y, spare, p.Act)
-	return false
+	x, y := p.X, p.List[0].Y
+	if !p.Scale.Nil() {
+		x = normed
+		d.Norm(x, p.X, p.Scale, p.Shift, p.Norm)
+	}
+	d.QMatMul(y, x, p.List[0].W, p.List[0].Bias)
+	switch p.Then {
+	case device.Activate:
+		other = tensor.Tensor{}
+	case device.SelfGate:
+		other = y
+	default:
+		d.QMatMul(other, x, p.List[1].W, p.List[1].Bias)
+	}
+	d.ActMul(y, y, other, p.Act)
 }
 
 // addTo adds a product to a stream.

@@ -52,6 +52,71 @@ func (c readersCase) build(f *fixture) func(device.Device) {
 	return func(d device.Device) { multiplyStream(d, p, spare) }
 }
 
+// An activatedCase is an MLP without a gate.
+type activatedCase struct {
+	rows, hidden, width int
+	then                device.Then
+	act                 device.Act
+	norm                device.Norm
+	normed, biased      bool
+	recipe              string
+}
+
+// activatedCases are those of up to so many rows.
+func activatedCases(most int) (cases []testCase) {
+	const self, act = device.SelfGate, device.Activate
+	rms, layer, none := device.Norm{Eps: 1e-5}, device.Norm{Kind: device.Layer, Eps: 1e-6}, device.Norm{}
+	for _, c := range []activatedCase{
+		{1, 256, 672, act, device.GELUTanh, layer, true, true, "1:4b_128g"},
+		{1, 512, 1376, self, device.ReLU, rms, true, false, "0.3:5b_128g/0.7:3b_64g"},
+		{1, 64, 28672, act, device.GELU, none, false, true, "0.5:8b_32g/0.5:3b_32g"},
+		{1, 1024, 2816, self, device.SiLU, layer, true, true, "0.1:8b_32g/0.1:6b_64g/0.2:5b_128g/0.2:4b_128g/0.2:3b_64g/0.2:2b_32g"},
+		{2, 256, 672, act, device.ReLU, layer, true, true, "1:6b_128g"},
+		{3, 512, 1376, self, device.ReLU, rms, true, false, "0.3:5b_128g/0.7:3b_64g"},
+		{4, 96, 160, act, device.GELUTanh, none, false, true, "1:4b_32g"},
+		{5, 256, 672, act, device.SiLU, rms, true, true, "1:4b_128g"},
+		{7, 512, 1376, self, device.ReLU, layer, true, true, "0.5:8b_128g/0.5:2b_64g"},
+		{8, 1024, 2816, act, device.GELU, layer, true, false, "0.25:3b_64g/0.75:2b_64g"},
+		{12, 64, 11008, self, device.ReLU, rms, true, false, "0.1:6b_128g/0.9:4b_128g"},
+		{16, 256, 672, act, device.GELUTanh, layer, true, true, "0.3:5b_128g/0.7:3b_64g"},
+		{17, 256, 672, act, device.GELUTanh, layer, true, true, "1:4b_128g"},
+		{40, 512, 1376, self, device.ReLU, rms, true, false, "0.3:5b_128g/0.7:3b_64g"},
+		{128, 256, 672, act, device.SiLU, none, false, true, "0.3:5b_128g/0.7:3b_64g"},
+		{130, 256, 672, self, device.ReLU, rms, true, true, "1:4b_128g"},
+		{300, 512, 1376, act, device.GELU, layer, true, true, "0.3:5b_128g/0.7:3b_64g"},
+	} {
+		if c.rows <= most {
+			cases = append(cases, testCase{name: fmt.Sprintf("%+v", c), limit: fusedLimit, build: c.build})
+		}
+	}
+	return cases
+}
+
+func (c activatedCase) build(f *fixture) func(device.Device) {
+	fc := fusedCase{recipe: c.recipe}
+	stream := f.inOut("stream", residual, c.rows, c.hidden, noise(1))
+	first := device.Products{X: stream, Norm: c.norm, Then: c.then, Act: c.act}
+	switch {
+	case !c.normed:
+		first.X = f.in("x", activation, c.rows, c.hidden, scaled(noise(4), 0.1, 0))
+	case c.norm.Kind == device.Layer:
+		first.Shift = f.in("shift", tensor.F32, 1, c.hidden, scaled(noise(3), 0.1, 0))
+		fallthrough
+	default:
+		first.Scale = f.in("scale", tensor.F32, 1, c.hidden, scaled(noise(2), 0.1, 0))
+	}
+	up := device.Product{Y: f.out("y", activation, c.rows, c.width), W: fc.matrixOf(f, c.hidden, c.width, 4), Bias: f.bias(c.width, c.biased)}
+	alone := first
+	alone.List = []device.Product{up}
+	up.Y = f.spent("acted", activation, c.rows, c.width)
+	mlp := mlpBefore{first, fc.matrixOf(f, c.width, c.hidden, 5), f.spent("opened", activation, c.rows, c.width), f.spent("spare", activation, c.rows, c.hidden)}
+	mlp.first.List, mlp.first.Next = []device.Product{up}, mlp.down
+	return func(d device.Device) {
+		activate(d, alone, mlp.spare, mlp.opened)
+		mlp.addTo(d, stream, nil)
+	}
+}
+
 // plainGateCases are MLPs with gates, of up to so many rows of the activation type, which no norm is in front of.
 func plainGateCases(most int) (cases []testCase) {
 	for _, c := range []fusedCase{

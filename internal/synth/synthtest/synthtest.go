@@ -93,8 +93,9 @@ var Sums = map[string]string{
 		"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-5,"rope_theta":10000.0,"hidden_act":"silu","torch_dtype":"float16","tie_word_embeddings":false,"attention_bias":false}`,
 }
 
-// Others are models whose sums are those of their products (of one the norms of heads follow the rotation), one whose heads have norms with weights of each head's own, one with latent attention, and two of
-// which more than four matrices read one norm: attention's and an MLP's, and attention's and those of Mamba-2, whose gates are scaled, beside it.
+// Others are models whose sums are those of their products (of one the norms of heads follow the rotation), one whose heads have norms with weights of each head's own, one with latent attention, two of
+// which more than four matrices read one norm: attention's and an MLP's, and attention's and those of Mamba-2, whose gates are scaled, beside it, and three whose MLPs have
+// no gates: behind attention, beside it, and activated by a square.
 var Others = map[string]string{
 	"llama_packed": `{"architectures":["LlamaForCausalLM"],"hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":2,
 		"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-5,"rope_theta":10000.0,"hidden_act":"silu","torch_dtype":"float16","tie_word_embeddings":false}`,
@@ -107,6 +108,14 @@ var Others = map[string]string{
 	"cohere_packed": `{"architectures":["CohereForCausalLM"],"model_type":"cohere","hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":4,
 		"num_key_value_heads":2,"max_position_embeddings":256,"vocab_size":250,"layer_norm_eps":1e-5,"rope_theta":10000,"hidden_act":"silu","attention_bias":false,"logit_scale":0.5,
 		"use_qk_norm":false,"torch_dtype":"float16","tie_word_embeddings":true}`,
+	"starcoder2_packed": `{"architectures":["Starcoder2ForCausalLM"],"model_type":"starcoder2","hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":4,
+		"num_key_value_heads":2,"max_position_embeddings":256,"vocab_size":250,"norm_epsilon":1e-5,"rope_theta":10000.0,"hidden_act":"gelu_pytorch_tanh","use_bias":true,"mlp_type":"default",
+		"norm_type":"layer_norm","torch_dtype":"bfloat16"}`,
+	"gptj_packed": `{"architectures":["GPTJForCausalLM"],"model_type":"gptj","n_embd":256,"n_inner":null,"n_layer":3,"n_head":4,"rotary_dim":32,"n_positions":256,"vocab_size":250,
+		"layer_norm_epsilon":1e-5,"activation_function":"gelu_new","torch_dtype":"float16","tie_word_embeddings":false}`,
+	"nemotron_packed": `{"architectures":["NemotronForCausalLM"],"model_type":"nemotron","hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":4,
+		"num_key_value_heads":2,"head_dim":64,"max_position_embeddings":256,"vocab_size":250,"norm_eps":1e-5,"rope_theta":10000,"partial_rotary_factor":0.5,"hidden_act":"relu2",
+		"torch_dtype":"bfloat16","tie_word_embeddings":false,"attention_bias":false,"mlp_bias":false}`,
 	"falcon_h1_packed": `{"architectures":["FalconH1ForCausalLM"],"model_type":"falcon_h1","hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":4,
 		"num_key_value_heads":2,"head_dim":64,"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-5,"rope_theta":10000,"hidden_act":"silu","attention_bias":false,"mlp_bias":false,
 		"projectors_bias":false,"mamba_d_ssm":512,"mamba_n_heads":8,"mamba_d_head":64,"mamba_n_groups":1,"mamba_d_state":128,"mamba_d_conv":4,"mamba_conv_bias":true,"mamba_proj_bias":false,
