@@ -23,6 +23,9 @@ func (d *Device) Products(list ...device.Products) bool {
 	}
 	for i := 1; i < len(all); i++ {
 		all[i].again = all[i].likes(&all[i-1])
+		if all[i].again && all[i].sooner(&all[i-1]) {
+			return false
+		}
 	}
 	for i := range all {
 		if !all[i].again {
@@ -46,6 +49,13 @@ func (p *packed) likes(front *packed) bool {
 	return m.sorted != 0 && m.sorted == o.sorted && p.x == front.x && p.norm == front.norm && p.scale == front.scale && p.shift == front.shift && p.ordered == front.ordered && front.then != device.Add
 }
 
+// sooner reports whether the only matrix of p is multiplied sooner with those of the products in front, which it is like, and activated later: of one row
+// and two, where a launch takes about as long as what it reads (docs/performance.md, "MLPs without gates").
+func (p *packed) sooner(front *packed) bool {
+	const most = 2
+	return p.then.Activates() && p.then != device.Gate && p.x.Rows <= most && front.n+p.n <= matricesAtOnce(p.x.Rows)
+}
+
 // takes reports whether there is a kernel for p.
 func (d *Device) takes(p *packed) bool {
 	switch rows := p.x.Rows; {
@@ -56,7 +66,7 @@ func (d *Device) takes(p *packed) bool {
 	case rows < tiledRows:
 		return d.takesSome(p)
 	}
-	return d.takesMany(p) && (p.then != device.Turn || d.turnsHeads(p)) && p.then != device.Activate && p.then != device.SelfGate
+	return d.takesMany(p) && (p.then != device.Turn || d.turnsHeads(p))
 }
 
 // parts cuts p where matrices read x in different orders.

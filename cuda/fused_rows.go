@@ -9,10 +9,16 @@ import (
 // might not, as columns go to places all over y. The rest of the ring is for what comes next.
 const manyBytes, wholeBytes, placedBytes = ringBytes / 4, ringBytes * 3 / 8, ringBytes * 3 / 4
 
-// takesMany reports whether manyProducts makes p, of many rows.
+// takesMany reports whether manyProducts makes p, of many rows, whose kernels activate gates alone.
 func (d *Device) takesMany(p *packed) bool {
+	if p.then == device.Activate || p.then == device.SelfGate || p.then == device.Gate && !alikeBiased(p.bias[0], p.bias[1]) {
+		return false
+	}
 	return d.hopper() && p.x.Rows >= tiledRows && (p.scale.Nil() || normOrderShared(1, p.x.Cols) <= d.shared-anyOwn) && atSixteenBytes(p.scale) && atSixteenBytes(p.shift) && (p.to.Nil() || p.all().bytes() <= placedBytes)
 }
+
+// alikeBiased reports whether both matrices of a gate have a bias, or none: kernels/gemm_tiles.cu asks for that of the first.
+func alikeBiased(gate, up tensor.Tensor) bool { return gate.Nil() == up.Nil() }
 
 // all returns all columns of all matrices.
 func (p *packed) all() share { return share{list: p.list, n: p.n, places: p.to} }

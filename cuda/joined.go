@@ -12,6 +12,9 @@ func (d *Device) Joined(p device.Products, w tensor.Tensor) bool {
 	if !d.tiles(p.X, w) || w.Type != tensor.F16 || p.Then == device.Turn && (len(p.List) != 3 || !halvesTurn(&p.Turn)) {
 		return false
 	}
+	if p.Then == device.Gate && !alikeBiased(p.List[0].Bias, p.List[1].Bias) {
+		return false
+	}
 	t, columns := tiledProduct{x: p.X, w: w, then: p.Then, act: p.Act}, 0
 	for i, l := range p.List {
 		n := l.Y.Cols

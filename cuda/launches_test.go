@@ -71,7 +71,7 @@ func TestLaunches(t *testing.T) {
 			"order_rows_layer_f32 qmatmul_batch_8 attend_meet_64_8 qmatmul_batch_8, order_rows_layer_f32 qmatmul_batch_8 qmatmul_batch_8",
 		},
 		"gptj_packed": {
-			"qmatmul_placed qmatmul_placed qmatmul_one attend_meet_64_8 qmatmul_placed",
+			"qmatmul_placed attend_meet_64_8 qmatmul_placed act_mul_gelu_tanh_f16 qmatmul_placed",
 			"order_rows_layer_f32 qmatmul_batch_8 qmatmul_batch_8 qmatmul_batch_8 attend_spread_64 qmatmul_batch_8",
 		},
 		"falcon_h1_packed": {

@@ -9,21 +9,25 @@ import (
 
 // few reports whether rows are so few that experts are read for each anew sooner than for all at once, as kernels of several rows do (group_packed.go), which
 // take longer to begin. What is read more than once, or could be while blocks of down wait for others, was measured (docs/performance.md, "A few rows by the
-// kernels of one"), but for experts that every block has to choose for itself: those are as few as went one after the other before.
+// kernels of one"); blocks that have to choose experts for themselves are slower, and matrices without gates have less to read.
 func (d *Device) few(m *rowMixture) bool {
-	const most, mostUngated, mostAnew, mostApart = 8, 3, 128e6, 64e6 // rows, and weights
+	const most, mostUngated, mostChoosing = 8, 3, 4                      // rows
+	const mostAnew, mostAnewApart, mostAnewChoosing = 128e6, 64e6, 100e6 // weights
 	rows, chosen, experts := m.x.Rows, m.to.Chosen(), m.router.W.Rows
-	switch {
-	case !m.plain():
-		return rows <= 2 || rows == 3 && 16*chosen <= experts
-	case !m.gated():
+	if rows == 1 || !m.gated() && m.plain() {
 		return rows <= mostUngated
 	}
 	seen := float64(experts)*(1-math.Pow(1-float64(chosen)/float64(experts), float64(rows))) + float64(m.whole)
 	runs := float64(rows * m.runs())
 	matrices := 3*(runs-seen) + runs*d.waste(rows*m.down.tiles())
 	anew := matrices * float64(m.up.in*m.up.out)
-	return rows <= most && anew <= mostAnew && (m.router.Apart == nil || anew <= mostApart)
+	switch {
+	case !m.plain():
+		return rows <= mostChoosing && anew <= mostAnewChoosing
+	case m.router.Apart != nil:
+		return rows <= most && anew <= mostAnewApart
+	}
+	return rows <= most && anew <= mostAnew
 }
 
 // waste returns what multiprocessors that have nothing to do could do beside so many blocks, two each at once, as a share of what these do.

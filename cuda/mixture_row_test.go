@@ -75,20 +75,25 @@ func TestFewRows(t *testing.T) {
 		r               device.Routing
 		correction      bool
 		most            int
+		whole           int // experts that all rows see
 	}{
-		{"qwen3-30b-a3b", 128, 8, 2048, 768, false, device.Routing{}, false, 8},
-		{"qwen3.5-35b-a3b", 256, 8, 2048, 512, false, device.Routing{}, false, 8},
-		{"lfm2-8b-a1b", 32, 4, 2048, 1792, false, sigmoid, true, 8},
-		{"mixtral-8x7b", 8, 2, 4096, 14336, false, device.Routing{Score: device.SoftmaxTop}, false, 2},
-		{"gpt-oss-20b, whose last products of three rows would be six blocks behind others", 32, 4, 2880, 2880, false, device.Routing{Score: device.SoftmaxTop}, false, 2},
-		{"nemotron-3-nano-30b-a3b", 128, 6, 2688, 1856, true, sigmoid, true, 3},
-		{"groups of experts", 256, 8, 7168, 2048, false, device.Routing{Score: device.Sigmoid, Groups: 8, TopGroups: 4}, true, 3},
-		{"a corrected softmax", 64, 6, 2560, 1536, false, device.Routing{}, true, 2},
-		{"all experts of one", 1, 1, 2048, 768, false, device.Routing{}, false, 8},
+		{"qwen3-30b-a3b", 128, 8, 2048, 768, false, device.Routing{}, false, 8, 0},
+		{"qwen3.5-35b-a3b", 256, 8, 2048, 512, false, device.Routing{}, false, 8, 0},
+		{"lfm2-8b-a1b", 32, 4, 2048, 1792, false, sigmoid, true, 8, 0},
+		{"mixtral-8x7b", 8, 2, 4096, 14336, false, device.Routing{Score: device.SoftmaxTop}, false, 2, 0},
+		{"gpt-oss-20b, whose last products of three rows would be six blocks behind others", 32, 4, 2880, 2880, false, device.Routing{Score: device.SoftmaxTop}, false, 2, 0},
+		{"nemotron-3-nano-30b-a3b", 128, 6, 2688, 1856, true, sigmoid, true, 3, 0},
+		{"groups of experts", 256, 8, 7168, 2048, false, device.Routing{Score: device.Sigmoid, Groups: 8, TopGroups: 4}, true, 3, 0},
+		{"deepseek-v3", 256, 8, 7168, 2048, false, device.Routing{Score: device.Sigmoid, Groups: 8, TopGroups: 4}, true, 1, 1},
+		{"ling-mini-2.0", 256, 8, 2048, 512, false, device.Routing{Score: device.Sigmoid, Groups: 8, TopGroups: 4}, true, 4, 1},
+		{"ernie-4.5-21b-a3b", 64, 6, 2560, 1536, false, device.Routing{}, true, 3, 2},
+		{"phi-3.5-moe", 16, 2, 4096, 6400, false, device.Routing{Score: device.SparseMixer}, false, 2, 0},
+		{"all experts of one", 1, 1, 2048, 768, false, device.Routing{}, false, 8, 0},
 	} {
 		most, d := 0, planner(t, 9, 132, 227<<10, 6<<10)
 		for rows := 1; rows <= 64; rows++ {
 			m := mixtureOf(rows, c.chosen, &group{in: c.in, out: c.width}, &group{in: c.width, out: c.in}, !c.ungated)
+			m.whole = c.whole
 			m.router = device.Router{W: tensor.New(tensor.F16, c.experts, c.in, nil), Routing: c.r}
 			if c.correction {
 				m.router.Correction = tensor.New(tensor.F32, 1, c.experts, &memory{size: 4 * c.experts})

@@ -41,7 +41,7 @@ func TestQGEMMPlan(t *testing.T) {
 	}
 }
 
-// What Hopper multiplies by seventeen rows to 128 is not turned.
+// What Hopper multiplies by seventeen rows to 128 is not turned, and activated without a gate by ReLU alone.
 func TestTakesSome(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -55,7 +55,8 @@ func TestTakesSome(t *testing.T) {
 		{"rows for tiles", 129, device.Put, 0, false},
 		{"heads that turn", 64, device.Turn, 0, false},
 		{"a gate", 64, device.Gate, device.ReLU, true},
-		{"what is activated without one", 64, device.SelfGate, device.ReLU, true},
+		{"a ReLU without one", 64, device.SelfGate, device.ReLU, true},
+		{"another function without one", 64, device.Activate, device.GELU, false},
 	} {
 		d := planner(t, 9, 132, 227<<10, 192)
 		d.target, d.atOnce = "sm_90a", [9]int{2: 66, 3: 39, 4: 30, 5: 22, 6: 17, 7: 15, 8: 15}

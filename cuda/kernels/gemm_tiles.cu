@@ -142,15 +142,15 @@ __device__ inline void bring(Memory<bn>& m, const Product& p, u64* full, u64* em
 	}
 }
 
-// add_bias adds the biases that there are to a thread's sums: either matrix of a gate may have one.
+// add_bias adds the bias, if there is one, to a thread's sums.
 template <int bn, Then then>
 __device__ inline void add_bias(float (&sums)[bn / 2], const Product& p, const Tile& t) {
+	if (!p.matrices[t.matrix].bias) return;
 	constexpr int half_tile = bn / 16;
 #pragma unroll
 	for (int j = 0; j < bn / 8; j++) {
 		bool second = then == gate && j >= half_tile;
 		const Matrix& w = p.matrices[second ? 1 : t.matrix];
-		if (!w.bias) continue;
 		int c = t.column + 8 * (second ? j - half_tile : j) + threadIdx.x % 4 * 2;
 #pragma unroll
 		for (int e = 0; e < 2; e++) {

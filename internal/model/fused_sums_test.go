@@ -27,3 +27,22 @@ func TestFusedSums(t *testing.T) {
 		})
 	}
 }
+
+// Decode steps are the same whether a device activates an MLP's products that have no gate, behind attention or beside it.
+func TestFusedWithoutGates(t *testing.T) {
+	ids := []int32{3, 17, 40, 8}
+	for name, then := range map[string]device.Then{"starcoder2_packed": device.Activate, "gptj_packed": device.Activate, "nemotron_packed": device.SelfGate} {
+		t.Run(name, func(t *testing.T) {
+			dir, activated := synthtest.Write(t, map[string]string{name: synthtest.Others[name]}, 4)[0], 0
+			f := &fusing{Device: devtest.CPU(t), refuses: func(p device.Products) bool {
+				if p.Then == then {
+					activated++
+				}
+				return false
+			}}
+			if spec := sameSteps(t, dir, f, ids); activated != spec.Layers*len(ids) {
+				t.Errorf("%d products were activated, want one a layer and step", activated)
+			}
+		})
+	}
+}

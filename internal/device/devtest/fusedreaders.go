@@ -81,6 +81,7 @@ func activatedCases(most int) (cases []testCase) {
 		{16, 256, 672, act, device.GELUTanh, layer, true, true, "0.3:5b_128g/0.7:3b_64g"},
 		{17, 256, 672, act, device.GELUTanh, layer, true, true, "1:4b_128g"},
 		{40, 512, 1376, self, device.ReLU, rms, true, false, "0.3:5b_128g/0.7:3b_64g"},
+		{64, 512, 1376, act, device.ReLU, layer, true, true, "0.5:8b_128g/0.5:2b_64g"},
 		{128, 256, 672, act, device.SiLU, none, false, true, "0.3:5b_128g/0.7:3b_64g"},
 		{130, 256, 672, self, device.ReLU, rms, true, true, "1:4b_128g"},
 		{300, 512, 1376, act, device.GELU, layer, true, true, "0.3:5b_128g/0.7:3b_64g"},
