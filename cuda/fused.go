@@ -53,7 +53,7 @@ func (p *packed) likes(front *packed) bool {
 // and two, where a launch takes about as long as what it reads (docs/performance.md, "MLPs without gates").
 func (p *packed) sooner(front *packed) bool {
 	const most = 2
-	return p.then.Activates() && p.then != device.Gate && p.x.Rows <= most && front.n+p.n <= matricesAtOnce(p.x.Rows)
+	return p.then.Ungated() && p.x.Rows <= most && front.n+p.n <= matricesAtOnce(p.x.Rows)
 }
 
 // takes reports whether there is a kernel for p.

@@ -11,7 +11,7 @@ const manyBytes, wholeBytes, placedBytes = ringBytes / 4, ringBytes * 3 / 8, rin
 
 // takesMany reports whether manyProducts makes p, of many rows, whose kernels activate gates alone.
 func (d *Device) takesMany(p *packed) bool {
-	if p.then == device.Activate || p.then == device.SelfGate || p.then == device.Gate && !alikeBiased(p.bias[0], p.bias[1]) {
+	if p.then.Ungated() || p.then == device.Gate && !alikeBiased(p.bias[0], p.bias[1]) {
 		return false
 	}
 	return d.hopper() && p.x.Rows >= tiledRows && (p.scale.Nil() || normOrderShared(1, p.x.Cols) <= d.shared-anyOwn) && atSixteenBytes(p.scale) && atSixteenBytes(p.shift) && (p.to.Nil() || p.all().bytes() <= placedBytes)

@@ -19,7 +19,7 @@ func (d *Device) few(m *rowMixture) bool {
 	}
 	seen := float64(experts)*(1-math.Pow(1-float64(chosen)/float64(experts), float64(rows))) + float64(m.whole)
 	runs := float64(rows * m.runs())
-	matrices := 3*(runs-seen) + runs*d.waste(rows*m.down.tiles())
+	matrices := float64(m.matrices()+1)*(runs-seen) + runs*d.waste(rows*m.down.tiles())
 	anew := matrices * float64(m.up.in*m.up.out)
 	switch {
 	case !m.plain():
@@ -125,8 +125,7 @@ func (d *Device) planMixture(m *rowMixture) bool {
 }
 
 // beside returns how many blocks a multiprocessor is to have: two of some rows, and of one row where there are clusters and the last products have work for
-// so many; else one, with room for one of the next kernel. That of several rows, and of tiles that each have a multiprocessor, was measured
-// (docs/performance.md, "Two blocks of one row").
+// so many; else one, with room for one of the next kernel (docs/performance.md, "Two blocks of one row").
 func (d *Device) beside(m *rowMixture) int {
 	tiles := m.down.tiles()
 	if m.x.Rows > 1 || d.major >= 9 && 2*tiles > d.sms && tiles <= 2*d.sms {

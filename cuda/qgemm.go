@@ -52,7 +52,7 @@ type qgemmPlan struct {
 // takesSome reports whether someProducts makes p, of more rows than kernels of few take, and fewer than tiles do. A function of what has no gate takes longer in
 // the order of the next products than as a launch, but for ReLU (docs/performance.md, "MLPs without gates").
 func (d *Device) takesSome(p *packed) bool {
-	if alone := p.then == device.Activate || p.then == device.SelfGate; !d.hopper() || p.x.Rows > qgemms[len(qgemms)-1].rows || p.then == device.Turn || alone && p.act != device.ReLU || p.list[0].in*tensor.F16.Size() > d.sharedFor(kernel_qgemm_order_layer) {
+	if !d.hopper() || p.x.Rows > qgemms[len(qgemms)-1].rows || p.then == device.Turn || p.then.Ungated() && p.act != device.ReLU || p.list[0].in*tensor.F16.Size() > d.sharedFor(kernel_qgemm_order_layer) {
 		return false
 	}
 	_, ok := d.qgemmPlan(p)

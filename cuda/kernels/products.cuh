@@ -18,5 +18,5 @@ struct Matrix {
 	int base;                               // tiles of the matrices before
 };
 
-// What is done with the products: device.Then. Those from gate on are activated.
+// What is done with the products: device.Then. Those from gate on are activated, but for turn, which kernels of these products do not do.
 enum Then { store, add, gate, turn, activated, self_gate };

@@ -122,7 +122,10 @@ const (
 )
 
 // Activates reports whether products are activated.
-func (t Then) Activates() bool { return t == Gate || t == Activate || t == SelfGate }
+func (t Then) Activates() bool { return t == Gate || t.Ungated() }
+
+// Ungated reports whether products are activated that no others are multiplied with.
+func (t Then) Ungated() bool { return t == Activate || t == SelfGate }
 
 // Turning says how queries and keys turn, and where keys and values go.
 type Turning struct {
