@@ -52,7 +52,7 @@ func (c readersCase) build(f *fixture) func(device.Device) {
 	return func(d device.Device) { multiplyStream(d, p, spare) }
 }
 
-// An activatedCase is an MLP without a gate.
+// An activatedCase is products that are activated without a gate, and an MLP of such behind what adds to the stream that they read.
 type activatedCase struct {
 	rows, hidden, width int
 	then                device.Then
@@ -112,8 +112,15 @@ func (c activatedCase) build(f *fixture) func(device.Device) {
 	up.Y = f.spent("acted", activation, c.rows, c.width)
 	mlp := mlpBefore{first, fc.matrixOf(f, c.width, c.hidden, 5), f.spent("opened", activation, c.rows, c.width), f.spent("spare", activation, c.rows, c.hidden)}
 	mlp.first.List, mlp.first.Next = []device.Product{up}, mlp.down
+	in, o := f.in("in", activation, c.rows, c.hidden, scaled(noise(5), 0.1, 0)), fc.matrixOf(f, c.hidden, c.hidden, 6)
 	return func(d device.Device) {
 		activate(d, alone, mlp.spare, mlp.opened)
+		front := device.Products{X: in, List: []device.Product{{Y: stream, W: o}}, Then: device.Add}
+		if c.normed {
+			front.Reader = &mlp.first
+		}
+		addTo(d, front, mlp.spare)
+		_, mlp.first.Left = d.(device.Fuser)
 		mlp.addTo(d, stream, nil)
 	}
 }
