@@ -76,19 +76,11 @@ func (b *builder) expert(m *Module, i int, gate, up, down string) expert {
 	return e
 }
 
-// firsts lists the matrices of what an expert reads: of a gate, if it has one, and up.
-func (e expert) firsts() []*Linear {
-	if e.gate == nil {
-		return []*Linear{e.up}
-	}
-	return []*Linear{e.gate, e.up}
-}
-
 // sites returns what an expert reads first, and last, with its outputs in slots.
 func (e expert) sites(in, gate, up, acted, out Slot) (first, last Site) {
-	first = Site{Reads: in, Linears: e.firsts(), Writes: []Slot{up}}
+	first = Site{Reads: in, Linears: []*Linear{e.up}, Writes: []Slot{up}}
 	if e.gate != nil {
-		first.Writes = []Slot{gate, up}
+		first.Linears, first.Writes = []*Linear{e.gate, e.up}, []Slot{gate, up}
 	}
 	return first, Site{Reads: acted, Linears: []*Linear{e.down}, Writes: []Slot{out}}
 }

@@ -96,9 +96,14 @@ func (g *grouped) run(s *State) {
 	g.mixture.add(s)
 }
 
+// sharedSites returns what the expert that all rows see reads first, and last.
+func (g *grouped) sharedSites() (first, last Site) {
+	return g.shared.sites(Normed, SharedGate, SharedUp, SharedActed, SharedOut)
+}
+
 // runShared computes the expert that all rows see, of what is normalized.
 func (g *grouped) runShared(s *State) {
-	first, last := g.shared.sites(Normed, SharedGate, SharedUp, SharedActed, SharedOut)
+	first, last := g.sharedSites()
 	first.multiply(s)
 	g.sharedUnit.apply(s.Dev, s.At(SharedActed), s.At(SharedGate), s.At(SharedUp))
 	last.multiply(s)
@@ -241,21 +246,16 @@ func (g *grouped) mixRow(s *State, y tensor.Tensor, e device.Experts) bool {
 // that can.
 func (g *grouped) mixShared(s *State) bool {
 	f, ok := s.Dev.(device.Fuser)
-	n, e := g.input.norm, g.shared
-	down, packed := e.down.product(s.At(SharedOut))
-	if !ok || s.apart || n.none() || !packed {
+	n := g.input.norm
+	first, last := g.sharedSites()
+	list, packed := first.products(s)
+	down, packedDown := last.products(s)
+	if !ok || s.apart || n.none() || !packed || !packedDown {
 		return false
 	}
-	first := device.Products{X: s.At(Residual), Norm: n.Norm, Scale: n.W, Shift: n.Bias, Next: down.W}
-	for _, l := range e.firsts() {
-		p, ok := l.product(tensor.Tensor{})
-		if !ok {
-			return false
-		}
-		first.List = append(first.List, p)
-	}
-	g.sharedUnit.activate(&first, s.At(SharedActed))
-	return f.Products(first, device.Products{X: s.At(SharedActed), Sorted: true, List: []device.Product{down}})
+	p := device.Products{X: s.At(Residual), Norm: n.Norm, Scale: n.W, Shift: n.Bias, List: list, Next: down[0].W}
+	g.sharedUnit.activate(&p, s.At(SharedActed))
+	return f.Products(p, device.Products{X: s.At(SharedActed), Sorted: true, List: down})
 }
 
 // possible reports whether there are groups, and makes them.

@@ -141,8 +141,8 @@ func (c attentionCase) build(f *fixture) func(device.Device) {
 // mlpBefore is an MLP that adds to a stream, and may leave it for those who read it next.
 type mlpBefore struct {
 	first         device.Products // of an x of its own, or of the stream
-	down          device.Matrix
-	opened, spare tensor.Tensor // [rows, width], [rows, hidden]
+	down          device.Product  // into a stream
+	opened, spare tensor.Tensor   // [rows, width], [rows, hidden]
 }
 
 // mlpOf is one as wide as its stream where the case does not say how wide.
@@ -151,12 +151,14 @@ func (c fusedCase) mlpOf(f *fixture) mlpBefore {
 	x, down := f.in("x", activation, c.rows, c.hidden, scaled(noise(7), 0.1, 0)), c.matrixOf(f, width, c.hidden, 7)
 	gate := device.Product{Y: f.spent("acted", activation, c.rows, width), W: c.matrixOf(f, c.hidden, width, 9), Bias: f.bias(width, c.biased)}
 	p := device.Products{X: x, Then: device.Gate, Act: device.SiLU, Next: down, List: []device.Product{gate, {W: c.matrixOf(f, c.hidden, width, 9)}}}
-	return mlpBefore{p, down, f.spent("opened", activation, c.rows, width), f.spent("spare", activation, c.rows, c.hidden)}
+	return mlpBefore{p, device.Product{W: down}, f.spent("opened", activation, c.rows, width), f.spent("spare", activation, c.rows, c.hidden)}
 }
 
 // addTo adds the MLP to the stream: both products at once, as only a device that takes the second may leave the first in its order, or one by one.
 func (m mlpBefore) addTo(d device.Device, stream tensor.Tensor, reader *device.Products) {
-	down := device.Products{X: m.first.List[0].Y, List: []device.Product{{Y: stream, W: m.down}}, Then: device.Add, Reader: reader}
+	one := m.down
+	one.Y = stream
+	down := device.Products{X: m.first.List[0].Y, List: []device.Product{one}, Then: device.Add, Reader: reader}
 	sorted := down
 	sorted.Sorted = true
 	if fuser, ok := d.(device.Fuser); ok && fuser.Products(m.first, sorted) {
@@ -208,6 +210,6 @@ func addTo(d device.Device, p device.Products, spare tensor.Tensor) {
 		return
 	}
 	one := p.List[0]
-	d.QMatMul(spare, p.X, one.W, tensor.Tensor{})
+	d.QMatMul(spare, p.X, one.W, one.Bias)
 	d.AddScaled(one.Y, spare, 1)
 }

@@ -117,39 +117,22 @@ func (c fusedCase) buildOf(f *fixture, v values, shifted bool) func(device.Devic
 		list = append(list, device.Product{Y: f.out(fmt.Sprint("projection ", i), activation, c.rows, out), W: c.matrixOf(f, c.hidden, out, i), Bias: f.bias(out, c.biased)})
 	}
 	o := device.Product{Y: stream, W: c.matrixOf(f, c.hidden, c.hidden, 3), Bias: f.bias(c.hidden, c.biased)}
-	acted := f.spent("acted", activation, c.rows, c.width)
-	gate := device.Product{Y: acted, W: c.matrixOf(f, c.hidden, c.width, 4), Bias: f.bias(c.width, c.biased)}
+	gate := device.Product{Y: f.spent("acted", activation, c.rows, c.width), W: c.matrixOf(f, c.hidden, c.width, 4), Bias: f.bias(c.width, c.biased)}
 	up := device.Product{W: c.matrixOf(f, c.hidden, c.width, 4), Bias: f.bias(c.width, c.biased)}
-	down := device.Product{Y: stream, W: c.matrixOf(f, c.width, c.hidden, 5), Bias: f.bias(c.hidden, c.biased)}
-	var spare []tensor.Tensor // where there is no Fuser
-	for i, cols := range []int{c.hidden, c.width, c.hidden} {
-		spare = append(spare, f.out(fmt.Sprint("spare ", i), activation, c.rows, cols))
-		f.within(spent)
-	}
+	down := device.Product{W: c.matrixOf(f, c.width, c.hidden, 5), Bias: f.bias(c.hidden, c.biased)}
 	normed := func(then device.Then, list ...device.Product) device.Products {
 		return device.Products{X: stream, Norm: c.norm, Scale: scale, Shift: shift, List: list, Then: then, Act: c.act}
 	}
-	mlp := normed(device.Gate, gate, up)
-	mlp.Next = down.W
+	mlp := mlpBefore{normed(device.Gate, gate, up), down, f.spent("opened", activation, c.rows, c.width), f.spent("spare", activation, c.rows, c.hidden)}
+	mlp.first.Next = down.W
 	again := device.Product{Y: f.out("again", activation, c.rows, c.narrow), W: c.matrixOf(f, c.hidden, c.narrow, 6), Bias: f.bias(c.narrow, c.biased)}
 	last := normed(device.Put, again)
 	return func(d device.Device) {
-		fuser, _ := d.(device.Fuser)
-		fused := func(list ...device.Products) bool { return fuser != nil && fuser.Products(list...) }
-		multiplyStream(d, normed(device.Put, list...), spare[0])
-		if !fused(device.Products{X: list[0].Y, List: []device.Product{o}, Then: device.Add, Reader: &mlp}) {
-			d.QMatMul(spare[2], list[0].Y, o.W, o.Bias)
-			d.AddScaled(stream, spare[2], 1)
-		}
-		mlp.Left, last.Left = fuser != nil, fuser != nil
-		if !fused(mlp, device.Products{X: acted, Sorted: true, List: []device.Product{down}, Then: device.Add, Reader: &last}) {
-			d.Norm(spare[0], stream, scale, shift, c.norm)
-			d.QMatMul(acted, spare[0], gate.W, gate.Bias)
-			d.QMatMul(spare[1], spare[0], up.W, up.Bias)
-			d.ActMul(acted, acted, spare[1], c.act)
-			d.QMatMul(spare[2], acted, down.W, down.Bias)
-			d.AddScaled(stream, spare[2], 1)
-		}
-		multiplyStream(d, last, spare[0])
+		_, fuses := d.(device.Fuser)
+		multiplyStream(d, normed(device.Put, list...), mlp.spare)
+		addTo(d, device.Products{X: list[0].Y, List: []device.Product{o}, Then: device.Add, Reader: &mlp.first}, mlp.spare)
+		mlp.first.Left, last.Left = fuses, fuses
+		mlp.addTo(d, stream, &last)
+		multiplyStream(d, last, mlp.spare)
 	}
 }

@@ -110,8 +110,8 @@ func (c activatedCase) build(f *fixture) func(device.Device) {
 	alone := first
 	alone.List = []device.Product{up}
 	up.Y = f.spent("acted", activation, c.rows, c.width)
-	mlp := mlpBefore{first, fc.matrixOf(f, c.width, c.hidden, 5), f.spent("opened", activation, c.rows, c.width), f.spent("spare", activation, c.rows, c.hidden)}
-	mlp.first.List, mlp.first.Next = []device.Product{up}, mlp.down
+	mlp := mlpBefore{first, device.Product{W: fc.matrixOf(f, c.width, c.hidden, 5)}, f.spent("opened", activation, c.rows, c.width), f.spent("spare", activation, c.rows, c.hidden)}
+	mlp.first.List, mlp.first.Next = []device.Product{up}, mlp.down.W
 	in, o := f.in("in", activation, c.rows, c.hidden, scaled(noise(5), 0.1, 0)), fc.matrixOf(f, c.hidden, c.hidden, 6)
 	return func(d device.Device) {
 		activate(d, alone, mlp.spare, mlp.opened)
