@@ -1,7 +1,7 @@
 package model
 
 // parallel makes attention and MLP of the same stream. Their first steps are one
-// where they share a norm.
+// where they share a norm; where they do not, the MLP is whole in front of attention proper.
 func (b *builder) parallel(m *Module) {
 	read, mix, sum := b.attentionSteps(m)
 	if b.Spec.Sparse(m.Layer) {
@@ -9,7 +9,7 @@ func (b *builder) parallel(m *Module) {
 		return
 	}
 	feed, act, add := b.mlpSteps(m)
-	m.Steps = []Step{read, feed, mix, sum, act, add}
+	m.Steps = []Step{read, feed, act, add, mix, sum}
 	if _, own := m.Norm(NormMLPIn); !own {
 		read.Sites[0].Linears = append(read.Sites[0].Linears, feed.Sites[0].Linears...)
 		read.Sites[0].Writes = append(read.Sites[0].Writes, feed.Sites[0].Writes...)

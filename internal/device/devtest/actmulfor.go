@@ -27,9 +27,8 @@ func buildActMulFor(f *fixture, rows int, act device.Act) func(device.Device) {
 	p := device.Products{X: stream, Scale: scale, Norm: device.Norm{Eps: 1e-5}, List: []device.Product{{Y: projection, W: fc.matrixOf(f, hidden, hidden, 2)}}}
 	return func(d device.Device) {
 		fuser, fuses := d.(device.Fuser)
-		mlp.addTo(d, stream, &p)
 		linked := p
-		linked.Left = fuses
+		linked.Left = mlp.addTo(d, stream, &p)
 		multiplyStream(d, linked, mlp.spare)
 		left := fuses && fuser.ActMulFor(y, gate, up, act, o)
 		if !left {

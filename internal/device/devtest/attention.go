@@ -124,8 +124,7 @@ func (c attentionCase) build(f *fixture) func(device.Device) {
 	return func(d device.Device) {
 		p.Left = false
 		mix(d, first)
-		mlp.addTo(d, stream, &p)
-		_, p.Left = d.(device.Fuser)
+		p.Left = mlp.addTo(d, stream, &p)
 		mix(d, y)
 		d.Advance(b.Pos)
 		mix(d, again)
@@ -155,17 +154,18 @@ func (c fusedCase) mlpOf(f *fixture) mlpBefore {
 }
 
 // addTo adds the MLP to the stream: both products at once, as only a device that takes the second may leave the first in its order, or one by one.
-func (m mlpBefore) addTo(d device.Device, stream tensor.Tensor, reader *device.Products) {
+// It reports whether the stream may have been left for the reader.
+func (m mlpBefore) addTo(d device.Device, stream tensor.Tensor, reader *device.Products) (left bool) {
 	one := m.down
 	one.Y = stream
 	down := device.Products{X: m.first.List[0].Y, List: []device.Product{one}, Then: device.Add, Reader: reader}
 	sorted := down
 	sorted.Sorted = true
 	if fuser, ok := d.(device.Fuser); ok && fuser.Products(m.first, sorted) {
-		return
+		return true
 	}
 	activate(d, m.first, m.spare, m.opened)
-	addTo(d, down, m.spare)
+	return addTo(d, down, m.spare)
 }
 
 // normThenMultiply makes products of a stream one by one, with room for what is normalized.
@@ -204,12 +204,13 @@ func activate(d device.Device, p device.Products, normed, other tensor.Tensor) {
 	d.ActMul(y, y, other, p.Act)
 }
 
-// addTo adds a product to a stream.
-func addTo(d device.Device, p device.Products, spare tensor.Tensor) {
+// addTo adds a product to a stream, and reports whether that may have been left for the product's reader.
+func addTo(d device.Device, p device.Products, spare tensor.Tensor) (left bool) {
 	if fuser, ok := d.(device.Fuser); ok && fuser.Products(p) {
-		return
+		return true
 	}
 	one := p.List[0]
 	d.QMatMul(spare, p.X, one.W, one.Bias)
 	d.AddScaled(one.Y, spare, 1)
+	return false
 }

@@ -128,11 +128,9 @@ func (c fusedCase) buildOf(f *fixture, v values, shifted bool) func(device.Devic
 	again := device.Product{Y: f.out("again", activation, c.rows, c.narrow), W: c.matrixOf(f, c.hidden, c.narrow, 6), Bias: f.bias(c.narrow, c.biased)}
 	last := normed(device.Put, again)
 	return func(d device.Device) {
-		_, fuses := d.(device.Fuser)
 		multiplyStream(d, normed(device.Put, list...), mlp.spare)
-		addTo(d, device.Products{X: list[0].Y, List: []device.Product{o}, Then: device.Add, Reader: &mlp.first}, mlp.spare)
-		mlp.first.Left, last.Left = fuses, fuses
-		mlp.addTo(d, stream, &last)
+		mlp.first.Left = addTo(d, device.Products{X: list[0].Y, List: []device.Product{o}, Then: device.Add, Reader: &mlp.first}, mlp.spare)
+		last.Left = mlp.addTo(d, stream, &last)
 		multiplyStream(d, last, mlp.spare)
 	}
 }

@@ -119,8 +119,7 @@ func (c activatedCase) build(f *fixture) func(device.Device) {
 		if c.normed {
 			front.Reader = &mlp.first
 		}
-		addTo(d, front, mlp.spare)
-		_, mlp.first.Left = d.(device.Fuser)
+		mlp.first.Left = addTo(d, front, mlp.spare)
 		mlp.addTo(d, stream, nil)
 	}
 }

@@ -102,8 +102,7 @@ func (c latentCase) build(f *fixture) func(device.Device) {
 	return func(d device.Device) {
 		p.Left, m.Attend.Reader = false, nil
 		mix(d, y)
-		mlp.addTo(d, stream, &p)
-		_, p.Left = d.(device.Fuser)
+		p.Left = mlp.addTo(d, stream, &p)
 		d.Advance(b.Pos)
 		if reader.In() == width {
 			m.Attend.Reader = reader

@@ -133,8 +133,7 @@ func (c linearCase) build(f *fixture) func(device.Device) {
 		if fuser, ok := d.(device.Fuser); !ok || !fuser.Products(before) {
 			l.multiply(d, before.List)
 		}
-		mlp.addTo(d, stream, &l.p)
-		_, l.p.Left = d.(device.Fuser)
+		l.p.Left = mlp.addTo(d, stream, &l.p)
 		l.attend(d, y)
 		d.Advance(l.m.Batch.Pos)
 		l.m.Reader = o

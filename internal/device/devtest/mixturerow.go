@@ -163,14 +163,13 @@ func (c rowMixtureCase) linked(f *fixture, v values) func(device.Device) {
 	return func(d device.Device) {
 		multiplyStream(d, first, normed)
 		last := last
-		mix(d, stream, stream, &last)
-		last.Left = true
+		last.Left = mix(d, stream, stream, &last)
 		multiplyStream(d, last, normed)
 	}
 }
 
-// mixing returns what adds a mixture of x to y, which something may read next.
-func (c rowMixtureCase) mixing(f *fixture) func(d device.Device, y, x tensor.Tensor, reader *device.Products) {
+// mixing returns what adds a mixture of x to y, and reports whether that may have been left for what reads it next.
+func (c rowMixtureCase) mixing(f *fixture) func(d device.Device, y, x tensor.Tensor, reader *device.Products) (left bool) {
 	routes := f.routesOut(c.rows, c.experts, c.chosen, c.shared)
 	for i := range f.operands {
 		f.operands[i].limit = &spent
@@ -182,11 +181,11 @@ func (c rowMixtureCase) mixing(f *fixture) func(d device.Device, y, x tensor.Ten
 		to.Gates, r.Gate = f.spent("gates of all", residual, c.rows, 1), f.in("gate", c.t, 1, c.hidden, c.weights(7))
 	}
 	e, all := c.matrices(f, normed)
-	return func(d device.Device, y, x tensor.Tensor, reader *device.Products) {
+	return func(d device.Device, y, x tensor.Tensor, reader *device.Products) (left bool) {
 		e := e
 		e.Reader = reader
 		if fuser, ok := d.(device.Fuser); ok && fuser.Mixture(y, x, to, r, e) {
-			return
+			return true
 		}
 		d.Choose(to, normed, x, r)
 		if a := r.Apart; a != nil {
@@ -194,6 +193,7 @@ func (c rowMixtureCase) mixing(f *fixture) func(d device.Device, y, x tensor.Ten
 		}
 		all(d)
 		d.MixExperts(y, normed, e, to.Routes)
+		return false
 	}
 }
 
