@@ -84,6 +84,7 @@ func (d *Device) prepareBLAS() {
 //
 //go:uintptrescapes
 func (d *Device) blasCall(f uintptr, args ...uintptr) int32 {
+	d.settle()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	d.drv.invoke(cuCtxSetCurrent, d.current[:])

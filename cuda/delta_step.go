@@ -23,7 +23,7 @@ func (d *Device) LinearAttention(y tensor.Tensor, p device.Products, m device.Li
 		return false
 	}
 	for i := range parts {
-		if q := &parts[i]; !d.takesPacked(q) || !d.links(q) || !d.leftFor(q) {
+		if q := &parts[i]; !d.takesPacked(q) || !d.links(q) || !d.leftFor(q) || d.linked.joins {
 			return false
 		}
 	}

@@ -52,7 +52,7 @@ type Device struct {
 	scratches   [scratchUses]tensor.Tensor
 	madeTiles   map[madeOf]tensor.Tensor // of what latents are multiplied to
 	oneRow      tensor.Tensor            // see ones
-	packed      packedProduct            // that was launched last
+	packed      joinProduct              // that was launched last
 	rows        rowsProduct              // the same, of several rows
 	batch       batchProduct             // the same, by clusters
 	some        qgemmProduct             // the same, of more
@@ -60,7 +60,8 @@ type Device struct {
 	left        leftGiven                // that attention was given last
 	step        stepGiven                // that linear attention was given last
 	mixed       mixed
-	linked      stream        // what products of few rows know of the last stream
+	linked      stream // what products of few rows know of the last stream
+	unjoined    unjoined
 	took        bool          // the last products that normalized a stream found it left for them
 	couldTake   bool          // their norm is one that can be left out
 	rowsInOrder tensor.Tensor // what products of several rows have put in order, for those behind them that read the same, or absent
@@ -254,6 +255,9 @@ func (d *Device) try(s symbol, args ...uintptr) result {
 func (d *Device) do(op string, s symbol, args ...uintptr) bool {
 	if d.err != nil {
 		return false
+	}
+	if s.changes() {
+		d.settle()
 	}
 	d.tapeCall(op, s, args)
 	r := d.try(s, args...)

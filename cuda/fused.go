@@ -59,6 +59,8 @@ func (p *packed) sooner(front *packed) bool {
 // takes reports whether there is a kernel for p.
 func (d *Device) takes(p *packed) bool {
 	switch rows := p.x.Rows; {
+	case p.joins != nil && !d.takesJoin(p):
+		return false
 	case p.plain() && !d.takesPlain(p):
 		return false
 	case rows <= qmatmul_rows_most:
@@ -89,7 +91,7 @@ func (d *Device) parts(p device.Products) (parts []packed, ok bool) {
 		if len(parts) > 0 && p.Then == device.Gate { // a gate and what it opens are one product
 			return nil, false
 		}
-		q := packed{x: p.X, norm: p.Norm, scale: p.Scale, shift: p.Shift, ordered: p.Sorted, then: p.Then, act: p.Act, turn: p.Turn, left: p.Left, reader: p.Reader}
+		q := packed{x: p.X, norm: p.Norm, scale: p.Scale, shift: p.Shift, ordered: p.Sorted, then: p.Then, act: p.Act, turn: p.Turn, left: p.Left, reader: p.Reader, joins: p.Joins}
 		q.add(m, l)
 		parts, sorted = append(parts, q), m.sorted
 	}

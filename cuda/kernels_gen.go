@@ -356,6 +356,7 @@ const (
 	kernel_qgemm_order_make
 	kernel_qmatmul_one
 	kernel_qmatmul_one_wide
+	kernel_qmatmul_one_joined
 	kernel_qmatmul_placed
 	kernel_qmatmul_placed_wide
 	kernel_qmatmul_halves
@@ -777,6 +778,7 @@ var kernels = [kernelCount]struct {
 	kernel_qgemm_order_make:                 {"qgemm_order", "qgemm_order_make", true},
 	kernel_qmatmul_one:                      {"qmatmul", "qmatmul_one", true},
 	kernel_qmatmul_one_wide:                 {"qmatmul", "qmatmul_one_wide", true},
+	kernel_qmatmul_one_joined:               {"qmatmul", "qmatmul_one_joined", true},
 	kernel_qmatmul_placed:                   {"qmatmul", "qmatmul_placed", true},
 	kernel_qmatmul_placed_wide:              {"qmatmul", "qmatmul_placed_wide", true},
 	kernel_qmatmul_halves:                   {"qmatmul", "qmatmul_halves", true},
@@ -931,6 +933,8 @@ const (
 	few_rows_most                    = 8
 	few_rows_many_warps              = 16
 	few_rows_few_warps               = 8
+	join_row_most_parts              = 128
+	join_row_most_blocks             = 16
 	group_feed_most_segments         = 8
 	group_feed_listed                = 32
 	limited_clamped                  = -1
@@ -8182,6 +8186,12 @@ func (d *Device) qmatmul_one(l launch, product []byte) {
 
 func (d *Device) qmatmul_one_wide(l launch, product []byte) {
 	a := d.begin(kernel_qmatmul_one_wide)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_one_joined(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_one_joined)
 	a.bytes(product)
 	d.launch(a, l)
 }

@@ -62,6 +62,9 @@ func (a *arguments) driver() (list, extra uintptr) {
 
 // begin starts the arguments of a launch.
 func (d *Device) begin(k kernel) *arguments {
+	if k != kernel_qmatmul_one_joined {
+		d.settle()
+	}
 	d.args.kernel, d.args.device, d.args.size, d.args.whole = k, d, 0, false
 	return &d.args
 }

@@ -23,11 +23,11 @@ func TestLaunches(t *testing.T) {
 			"qmatmul_batch_8 attend_meet_64_8 qmatmul_batch_8, qmatmul_batch_8 qmatmul_batch_8",
 		},
 		"gemma2_packed": {
-			"qmatmul_one attend_left_64 qmatmul_one sum_stream_f16, qmatmul_one qmatmul_one sum_stream_f16",
+			"qmatmul_one_joined attend_left_64 qmatmul_one_joined, qmatmul_one_joined qmatmul_one_joined",
 			"qmatmul_batch_8 attend_meet_64_8 qmatmul_batch_8 sum_stream_f16, qmatmul_batch_8 qmatmul_batch_8 sum_stream_f16",
 		},
 		"gemma4_packed": {
-			"qmatmul_one attend_meet_64_8_more qmatmul_one sum_stream_f16, qmatmul_one qmatmul_one sum_stream_f16",
+			"qmatmul_one_joined attend_meet_64_8_more qmatmul_one_joined, qmatmul_one_joined qmatmul_one_joined",
 			"qmatmul_batch_8 attend_meet_64_8_more qmatmul_batch_8 sum_stream_f16, qmatmul_batch_8 qmatmul_batch_8 sum_stream_f16",
 		},
 		"gemma4_moe_packed": {
@@ -43,11 +43,11 @@ func TestLaunches(t *testing.T) {
 			"qmatmul_batch_8 attend_meet_128_8 qmatmul_batch_8 sum_stream_f16, qmatmul_batch_8 qmatmul_batch_8 sum_stream_f16 gemv_gated_f16 gemm_hopper_128_f16 sum_stream_f16",
 		},
 		"glm4_packed": {
-			"qmatmul_one attend_left_64 qmatmul_one sum_stream_f16, qmatmul_one qmatmul_one sum_stream_f16",
+			"qmatmul_one_joined attend_left_64 qmatmul_one_joined, qmatmul_one_joined qmatmul_one_joined",
 			"qmatmul_batch_8 attend_meet_64_8 qmatmul_batch_8 sum_stream_f16, qmatmul_batch_8 qmatmul_batch_8 sum_stream_f16",
 		},
 		"olmo2_packed": {
-			"qmatmul_one norm_rms_f16_f16 norm_rms_f16_f16 attend_meet_64_8 qmatmul_one sum_stream_f16, qmatmul_one qmatmul_one sum_stream_f16",
+			"qmatmul_one_joined norm_rms_f16_f16 norm_rms_f16_f16 attend_meet_64_8 qmatmul_one_joined, qmatmul_one_joined qmatmul_one_joined",
 			"qmatmul_batch_8 norm_rms_f16_f16 norm_rms_f16_f16 attend_meet_64_8 qmatmul_batch_8 sum_stream_f16, qmatmul_batch_8 qmatmul_batch_8 sum_stream_f16",
 		},
 		"hunyuan_packed": {

@@ -28,6 +28,7 @@ type stream struct {
 	scale      uint64 // of the norm
 	norm       device.Norm
 	powers     bool // of its rows are there
+	joins      bool // what was left is two parts (join.go)
 }
 
 // linkable reports whether such a norm can be left out.
@@ -88,17 +89,19 @@ func (d *Device) placesOf(y tensor.Tensor, reader device.Matrix, could bool) ten
 
 // link finds what was left for p, if it may be there, and where p leaves something.
 func (d *Device) link(p *packed) {
-	if p.left && p.list[0].sorted != 0 && d.mixed == (mixed{d.addressOrNull(p.x), p.x.Rows, p.list[0].sorted}) {
+	if d.mixedFor(p) {
 		p.ordered = true
 		d.mixed = mixed{} // which nobody else reads
 	}
-	if p.then == device.Add {
+	if p.then == device.Add || p.joins != nil {
 		d.mixed = mixed{}
 	}
 	if !p.scale.Nil() {
 		d.took, d.couldTake = false, linkable(p.norm, p.shift)
 	}
 	switch {
+	case p.joins != nil:
+		d.linkJoin(p)
 	case d.links(p):
 		d.linkNormed(p)
 	case p.plain():
@@ -155,7 +158,7 @@ func (d *Device) unlink(x tensor.Tensor) {
 // leftFor reports whether what p is to normalize was left for it.
 func (d *Device) leftFor(p *packed) bool {
 	s, at, m := &d.linked, d.addressOrNull, p.list[0]
-	return p.left && *s == stream{at(p.x), p.x.Rows, p.x.Cols, s.parts, s.side, m.sorted, at(p.scale), p.norm, s.powers} && m.sorted != 0
+	return p.left && *s == stream{at(p.x), p.x.Rows, p.x.Cols, s.parts, s.side, m.sorted, at(p.scale), p.norm, s.powers, s.joins} && m.sorted != 0
 }
 
 // links reports whether p is normalized by a norm that may be left out, by a kernel that can do so.
@@ -172,6 +175,9 @@ func (d *Device) takesPlain(p *packed) bool { return d.leftFor(p) && d.linkTakes
 // linkPlain has p read the stream as it was left for it.
 func (d *Device) linkPlain(p *packed) {
 	s := &d.linked
+	if s.joins {
+		d.joinFor(p)
+	}
 	p.x, p.ordered = d.linkedRows(s.side, s.rows, s.cols), true
 	d.took, d.couldTake = true, true
 }
@@ -180,6 +186,9 @@ func (d *Device) linkPlain(p *packed) {
 func (d *Device) linkNormed(p *packed) {
 	s, at := &d.linked, d.addressOrNull
 	if d.leftFor(p) {
+		if s.joins {
+			d.joinFor(p)
+		}
 		p.link = link{squares: at(d.linkedSquares(s.side)), powers: at(d.linkedPowers()), eps: p.norm.Eps, parts: int32(s.parts), cols: int32(s.cols)}
 		p.x, p.ordered, p.scale = d.linkedRows(s.side, s.rows, s.cols), true, tensor.Tensor{}
 		s.powers, d.took = true, true
@@ -200,15 +209,18 @@ type left struct {
 func (d *Device) leaves(y tensor.Tensor, r *device.Products, parts int) (l left) {
 	s, at := &d.linked, d.addressOrNull
 	m, ok := d.readsIn(y, r)
-	if !ok || r.Scale.Nil() || !linkable(r.Norm, r.Shift) || parts >= link_squares_stride {
-		return l
-	}
-	if !s.powers || s.x != at(y) || s.rows != y.Rows || s.cols != y.Cols {
+	if !ok || parts >= link_squares_stride || !d.leavable(y, r) {
 		return l
 	}
 	side := s.side ^ 1
-	*s = stream{at(y), y.Rows, y.Cols, parts, side, m.sorted, at(r.Scale), r.Norm, true}
+	*s = stream{x: at(y), rows: y.Rows, cols: y.Cols, parts: parts, side: side, sorted: m.sorted, scale: at(r.Scale), norm: r.Norm, powers: true}
 	return left{d.linkedRows(side, y.Rows, y.Cols), d.linkedSquares(side), d.linkedPowers(), m.places, r.Scale, r.Norm}
+}
+
+// leavable reports whether the readers' norm can be left out, and the powers that what is left for them takes are there.
+func (d *Device) leavable(y tensor.Tensor, r *device.Products) bool {
+	s := &d.linked
+	return !r.Scale.Nil() && linkable(r.Norm, r.Shift) && s.powers && s.x == d.addressOrNull(y) && s.rows == y.Rows && s.cols == y.Cols
 }
 
 // leavesPlain has what adds to a stream leave it for readers that multiply it as it is, if it is those that read it.

@@ -11,6 +11,7 @@ import (
 // A chain is products around a stream, as layers have them, of matrices of which nothing is
 // read.
 type chain struct {
+	f                *fake
 	d                *Device
 	stream, x, scale tensor.Tensor
 	o, reader        *matrix
@@ -25,7 +26,7 @@ func newChain(t *testing.T, rows int) *chain {
 		m.sorted, m.order, m.places, m.unitBlocks = order, d.Alloc(tensor.F16, 1, 256), d.Alloc(tensor.F16, 1, 256), []uint16{0, 4}
 		return m
 	}
-	return &chain{d, d.Alloc(tensor.F32, rows, 256), d.Alloc(tensor.F16, rows, 256), d.Alloc(tensor.F32, 1, 256), sorted(256, 3), sorted(96, 5)}
+	return &chain{f, d, d.Alloc(tensor.F32, rows, 256), d.Alloc(tensor.F16, rows, 256), d.Alloc(tensor.F32, 1, 256), sorted(256, 3), sorted(96, 5)}
 }
 
 // reads are the products that normalize the stream.
@@ -75,7 +76,7 @@ func TestLinks(t *testing.T) {
 			{"o once more", c.adds(&next), false},
 			{"another norm", other, false},
 		} {
-			c.d.packed, c.d.batch = packedProduct{norm: one_row_no_norm}, batchProduct{}
+			c.d.packed, c.d.batch = joinProduct{packedProduct: packedProduct{norm: one_row_no_norm}}, batchProduct{}
 			names := c.made(t, step.p)
 			link := c.d.packed.link
 			if rows > normedRows {

@@ -32,6 +32,8 @@ type packed struct {
 	reader *device.Products // what reads the sum next, if that is known
 	link   link
 	powers tensor.Tensor // where powers of what is normalized go, or absent
+	joins  *device.Sum   // what y joins, or nil
+	join   join          // what of that, or of what is read, is to be told, or nothing
 }
 
 // tiles returns the tiles of all matrices; of a gate, pairs.
@@ -138,7 +140,11 @@ func (d *Device) plan(n need, rows int) (plan packedPlan, ok bool) {
 		return plan, true
 	}
 	for _, v := range packings {
-		if plan, ok = packedPlanOf(v, d.sharedFor(v.name), n, rows); ok {
+		shared := d.sharedFor(v.name)
+		if v.parted() { // as that which joins takes some more
+			shared = d.sharedFor(kernel_qmatmul_one_joined)
+		}
+		if plan, ok = packedPlanOf(v, shared, n, rows); ok {
 			return plan, true
 		}
 	}
@@ -231,7 +237,7 @@ func (d *Device) packedProducts(p *packed) {
 	}
 	n := p.needs(d.sms)
 	plan, _ := d.plan(n, p.x.Rows)
-	c := &d.packed
+	c := &d.packed.packedProduct
 	d.describe(c, p)
 	c.slot, c.round, c.units, c.groups = int32(plan.slot), int32(plan.round), int32(n.units), int32(plan.groups)
 	c.results = int32(plan.results)
@@ -249,6 +255,12 @@ func (d *Device) packedProducts(p *packed) {
 		c.portions, _ = p.portions()
 	}
 	l := launch{blocks: dim{x: p.blocks(d.sms)}, threads: dim{x: 32 * plan.warps}, shared: plan.shared, beside: d.mixes && p.x.Rows == 1 || p.leaving.words != 0 && p.x.Rows > 1}
+	if p.join.cols > 0 {
+		d.packed.join = p.join
+		d.packed.join.each = int32(pieces(int(p.join.cols), l.blocks.x))
+		d.qmatmul_one_joined(l, unsafe.Slice((*byte)(unsafe.Pointer(&d.packed)), unsafe.Sizeof(d.packed)))
+		return
+	}
 	plan.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 }
 

@@ -12,6 +12,7 @@ func (d *Device) Record(fn func()) (replay func(), err error) {
 	d.forbidWhileRecording("Record")
 	d.forbidWhileTaping("Record")
 	fn()
+	d.settle()
 	if d.err != nil {
 		return nil, d.err
 	}
@@ -50,6 +51,7 @@ func (d *Device) capture(fn func()) (graph uintptr) {
 		graph = *out
 	}()
 	fn()
+	d.settle()
 	return graph
 }
 

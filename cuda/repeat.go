@@ -33,10 +33,12 @@ func (d *Device) Repeat(fn func()) (again, free func()) {
 		panic("cuda: Repeat within Repeat")
 	}
 	t := &tape{}
+	d.settle()
 	func() {
 		d.tape = t
 		defer func() { d.tape = nil }() // fn may panic
 		fn()
+		d.settle()
 	}()
 	return func() { d.play(t) }, func() {
 		for _, x := range t.kept {

@@ -25,6 +25,7 @@ const (
 	scratchPlaces
 	scratchLinked
 	scratchSquares
+	scratchGiven
 	scratchDelta
 	scratchGates
 	scratchOpened

@@ -12,15 +12,21 @@ type sumKernels struct {
 	many func(d *Device, l launch, x, y, weights tensor.Tensor, cols int32, ldx, ldy int64, eps, offset, times, then float32)
 }
 
-var sums = map[tensor.Type]sumKernels{
-	tensor.F16: {(*Device).sum_stream_f16, (*Device).sum_stream_many_f16},
-	tensor.F32: {(*Device).sum_stream_f32, (*Device).sum_stream_many_f32},
+// sumsOf returns those for a type, if there are any.
+func sumsOf(t tensor.Type) (k sumKernels, ok bool) {
+	switch t {
+	case tensor.F16:
+		return sumKernels{(*Device).sum_stream_f16, (*Device).sum_stream_many_f16}, true
+	case tensor.F32:
+		return sumKernels{(*Device).sum_stream_f32, (*Device).sum_stream_many_f32}, true
+	}
+	return k, false
 }
 
 // Sum adds rows to the stream, normalized by their root mean square or as they are, and leaves the stream for its reader.
 func (d *Device) Sum(s device.Sum) bool {
 	x, y := s.X, s.Y
-	kernels, ok := sums[y.Type]
+	kernels, ok := sumsOf(y.Type)
 	if !ok || x.Rows == 0 || !s.Scale.Nil() && !linkable(s.Norm, s.Shift) || s.With != nil && (y.Type != tensor.F32 || s.With.Norm.Kind != device.RMS) {
 		return false
 	}

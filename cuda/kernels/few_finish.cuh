@@ -4,6 +4,7 @@
 #include "act.cuh"
 #include "digits.cuh"
 #include "few_rows.cuh"
+#include "join_row.cuh"
 
 // total adds the warps' sums of a column and row.
 template <int warps>
@@ -102,7 +103,8 @@ struct Kept {
 		struct { int more, step; };  // how often it is left, and how far apart
 	};
 	int how;           // what is done, and the activation
-	float other;       // what is added to the other one of a gate's two
+	float other;       // what is added to the other one of a gate's two; or the factor of what joins the stream
+	float old;         // what that joins
 };
 
 static_assert(sizeof(Kept) == 48, "as cuda/packed.go has it");
@@ -111,7 +113,7 @@ static_assert(sizeof(Kept) == 48, "as cuda/packed.go has it");
 struct Result {
 	void* at;           // the row that it goes to, or where it is left; or null: there is no such column
 	int to;             // of that row; or how far apart it is left
-	float bias, other;  // the latter of a gate's second matrix
+	float bias, other;  // the latter of a gate's second matrix, or a factor
 	float y;            // what it is added to
 	float weight, power;
 	int place;          // of the stream that is left; or whether it is of queries
@@ -120,8 +122,8 @@ struct Result {
 	__device__ Result() : at(nullptr), to(0), bias(0), other(0), y(0), weight(0), power(1), place(0) {}
 
 	// Of a column of a tile of all, and a row, what no kernel writes is asked for, and the rest is worked out.
-	template <bool links, bool several = false>
-	__device__ void find(const Product& p, int tile, int column, int row = 0) {
+	template <bool links, bool several = false, class P = Product>
+	__device__ void find(const P& p, int tile, int column, int row = 0) {
 		int k = 0;
 		bool wide = p.then == add || p.wide, linked = links && p.link.left;
 		how = kept_as(p.leaves * Kept::leaves | wide * Kept::wide | (p.then >= gate) * Kept::acts | linked * Kept::linked | (p.then == gate) * Kept::pair | (p.then == self_gate) * Kept::self | p.act * Kept::act);
@@ -139,22 +141,33 @@ struct Result {
 		at = m.y, to = column;
 		if constexpr (several) at = (char*)at + row * m.ldy * (wide ? 4 : 2);
 		if (p.to) to = __half_as_ushort(p.to[column]);
-		if (links && p.link.left) place = __half_as_ushort(p.link.places[column]), weight = p.link.scale[column];
+		if constexpr (P::joins) {
+			if (p.link.left) place = __half_as_ushort(p.link.places[column]), weight = p.link.scale ? p.link.scale[column] : 1, other = p.join.factor(column);
+		} else {
+			if (links && p.link.left) place = __half_as_ushort(p.link.places[column]), weight = p.link.scale[column];
+		}
 	}
 
 	// come asks for what kernels write, behind the wait for them.
-	template <bool links>
-	__device__ void come(const Product& p, int row = 0) {
-		if (p.then != add || !at) return;
-		y = read_square((const float*)at + to);
+	template <bool links, class P = Product>
+	__device__ void come(const P& p, int row = 0) {
+		if constexpr (P::joins) {
+			if (!p.link.left || !at) return;
+			y = read_square(p.join.stream + to);
+		} else {
+			if (p.then != add || !at) return;
+			y = read_square((const float*)at + to);
+		}
 		if (links && p.link.left && p.link.powers) power = read_square(p.link.powers + row);
 	}
 
 	// kept returns what is kept of it in shared memory. Of what is left for those who attend, `readers` are of queries.
-	__device__ Kept kept(const Product& p, int tile, int readers, int row = 0) const {
+	template <class P = Product>
+	__device__ Kept kept(const P& p, int tile, int readers, int row = 0) const {
 		bool wide = how & Kept::wide, linked = how & Kept::linked;
 		Kept k;
-		k.at = at, k.left = nullptr, k.squares = nullptr, k.plus = bias + y, k.power = power, k.other = other, k.how = how;
+		k.at = at, k.left = nullptr, k.squares = nullptr, k.plus = bias + (P::joins ? 0 : y), k.power = power, k.other = other, k.how = how;
+		if constexpr (P::joins) k.old = y;
 		if (how & Kept::leaves) {
 			k.more = place ? readers : p.leaving.sets, k.step = to;
 		} else {
@@ -169,16 +182,16 @@ struct Result {
 	}
 };
 
-template <bool links, bool several = false>
-__device__ inline Kept result_of(const Product& p, int tile, int column, int readers, int row = 0) {
+template <bool links, bool several = false, class P = Product>
+__device__ inline Kept result_of(const P& p, int tile, int column, int readers, int row = 0) {
 	Result r;
 	r.find<links, several>(p, tile, column, row), r.come<links>(p, row);
 	return r.kept(p, tile, readers, row);
 }
 
 // finish_row does with a round of tiles of rows what is to be done, by a warp for each row of each.
-template <int warps, bool links, int rows = 1>
-__device__ inline void finish_row(const Product& p, const float* parts, Range round, const Kept& k, const float* factor) {
+template <int warps, bool links, int rows = 1, class P = Product>
+__device__ inline void finish_row(const P& p, const float* parts, Range round, const Kept& k, const float* factor) {
 	constexpr int step = rows * tile_columns, sums = warps * step;
 	int t = threadIdx.x / 32 / rows, lane = threadIdx.x % 32;
 	const float* mine = parts + t * sums + threadIdx.x / 32 % rows * tile_columns + lane;
@@ -201,7 +214,9 @@ __device__ inline void finish_row(const Product& p, const float* parts, Range ro
 			*(half*)k.at = v;
 		}
 	}
-	if (links && how & Kept::linked) {
+	if constexpr (P::joins) {
+		if (how & Kept::linked) p.join.leave(p.link, k, round.from + t, sum);
+	} else if (links && how & Kept::linked) {
 		if (k.left) *k.left = __float2half_rn(fminf(fmaxf(sum * k.weight * k.power, -65504), 65504));
 		float square = warp_sum(k.at ? sum * sum : 0);
 		if (lane == 0) {

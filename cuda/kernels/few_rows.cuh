@@ -13,6 +13,8 @@ constexpr int many_warps = 16, few_warps = 8;
 
 // Product is what a launch does; cuda/packed.go has the same.
 struct Product {
+	static constexpr bool joins = false;  // (join_row.cuh)
+
 	// What the first unit is found by comes first: reads of what a kernel is told are by lines.
 	int count;            // matrices
 	int share, rest;      // tiles of a block, and how many blocks have one more

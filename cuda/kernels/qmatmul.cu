@@ -28,11 +28,12 @@ static_assert(sizeof(Product) == product_bytes, "as cuda/packed.go has it");
 enum Way { placed, parted };
 
 // qmatmul_row is the product of one row by digits.
-template <int warps, int slots, Way way>
-__device__ inline void qmatmul_row(const Product& p) {
+template <int warps, int slots, Way way, class P = Product>
+__device__ inline void qmatmul_row(const P& p) {
 	constexpr bool links = way == parted;
 	extern __shared__ __align__(128) uint4 memory[];
-	__shared__ float norm;  // its factor
+	__shared__ float norm;   // its factor
+	__shared__ Found found;  // where there is none
 	bool leaves = p.leaves;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	unsigned char* base = (unsigned char*)memory;
@@ -60,14 +61,17 @@ __device__ inline void qmatmul_row(const Product& p) {
 		row.settle();
 		wait_for_previous();
 		let_next();
-		part.ask();
+		Joint joint;
+		if constexpr (P::joins) joint.ask(p.join, part);
+		else part.ask();
 		Factor f;
-		bool last = warp == warps - 1;
+		bool last = !P::joins && warp == warps - 1;
 		if (last) f.ask(p.link);
 		if (leaves && stores) pos = look_at(p.leaving.pos);
 		__syncthreads();  // all have asked for x, behind which words may wait
 		if (stores) result.come<links>(p);  // which waits for where it is: the others need not
 		feed.ask(), feed.look();
+		if constexpr (P::joins) joint.join(p.join, part, found);
 		lowest = part.make();
 		if (stores) results[threadIdx.x] = result.kept(p, round.from + warp, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0);
 		if (last) {
@@ -103,7 +107,14 @@ __device__ inline void qmatmul_row(const Product& p) {
 			keep_lane(to, sums, digit);
 		}
 		__syncthreads();
-		if (warp < round.size()) finish_row<warps, links>(p, parts, round, results[threadIdx.x], &norm);
+		if (warp < round.size()) {
+			if constexpr (P::joins) {
+				float factor = factor_of(p, found);
+				finish_row<warps, links>(p, parts, round, results[threadIdx.x], &factor);
+			} else {
+				finish_row<warps, links>(p, parts, round, results[threadIdx.x], &norm);
+			}
+		}
 		if (round.to == run.to) break;
 		__syncthreads();
 		round = {round.to, min(round.to + span_of(p), run.to)};
@@ -250,16 +261,17 @@ __device__ inline void qmatmul_digits(const Product& p) {
 // one row and of two, for a block of attend_left.cu.
 constexpr int warps_beside = 4;
 
-#define QMATMUL_ROW(name, slots, way)                                                      \
+#define QMATMUL_ROW(name, slots, way, P)                                                   \
 	extern "C" __global__ void __launch_bounds__(32 * many_warps + 32 * warps_beside, 1)    \
-	name(const __grid_constant__ Product product) {                                        \
+	name(const __grid_constant__ P product) {                                              \
 		qmatmul_row<many_warps, slots, way>(product);                                      \
 	}
 
-QMATMUL_ROW(qmatmul_one, 3, parted)
-QMATMUL_ROW(qmatmul_one_wide, 2, parted)
-QMATMUL_ROW(qmatmul_placed, 3, placed)
-QMATMUL_ROW(qmatmul_placed_wide, 2, placed)  // where shared memory has no room for three slots
+QMATMUL_ROW(qmatmul_one, 3, parted, Product)
+QMATMUL_ROW(qmatmul_one_wide, 2, parted, Product)
+QMATMUL_ROW(qmatmul_one_joined, 3, parted, JoinProduct)  // or leaves what is to be joined
+QMATMUL_ROW(qmatmul_placed, 3, placed, Product)
+QMATMUL_ROW(qmatmul_placed_wide, 2, placed, Product)  // where shared memory has no room for three slots
 
 #define QMATMUL(name, warps, slots, most_rows)                        \
 	extern "C" __global__ void __launch_bounds__(32 * warps, 1)       \

@@ -99,6 +99,9 @@ type Products struct {
 	// Reader is what reads the result next, given for Add only, or nil: the device may
 	// leave what it likes for it.
 	Reader *Products
+
+	// Joins is what the result of one matrix joins, if its rows are not to be stored: Y of both may hold anything afterwards.
+	Joins *Sum
 }
 
 // A Product is one of several of one x. Bias may be absent.

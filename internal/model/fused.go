@@ -144,10 +144,12 @@ func mixed(f device.Fuser, s *State, p device.Products, steps []Step) (names, ok
 // the step has computed may be left for the product.
 func finish(f device.Fuser, s *State, steps []Step, follower *Step, left bool) (n int, reader *Step) {
 	t := &steps[0]
-	if p, n, reader := t.last(s, steps[1:], follower); n > 1 || n > 0 && left {
-		if p.Left = left; f.Products(p) {
-			return n, reader
-		}
+	n, reader = t.ends(s, steps[1:], follower, func(p device.Products) bool {
+		p.Left = left
+		return (left || p.Then == device.Add || p.Joins != nil) && f.Products(p)
+	})
+	if n > 0 {
+		return n, reader
 	}
 	t.Multiply(s)
 	return 1, nil
@@ -176,12 +178,13 @@ func fuseMLP(f device.Fuser, s *State, steps []Step, left, follower *Step) (n in
 
 // multiplyMLP computes the first products, and what is behind them, of such steps.
 func multiplyMLP(f device.Fuser, s *State, first device.Products, steps []Step, follower *Step) (n int, reader *Step) {
-	if down, n, reader := steps[1].last(s, steps[2:], follower); n > 0 {
+	n, reader = steps[1].ends(s, steps[2:], follower, func(down device.Products) bool {
 		ordered := first
 		ordered.Next, down.Sorted = down.List[0].W, true
-		if f.Products(ordered, down) {
-			return 1 + n, reader
-		}
+		return f.Products(ordered, down)
+	})
+	if n > 0 {
+		return 1 + n, reader
 	}
 	if !f.Products(first) {
 		return 0, nil
@@ -250,8 +253,39 @@ func (o *output) join(f device.Fuser, s *State, from Slot, behind []Step, follow
 
 // joins does what add does of what a sum says, on a device that can.
 func (o *output) joins(f device.Fuser, s *State, p device.Sum) bool {
+	return !o.sums && f.Sum(o.sum(s, p))
+}
+
+// sum is what a sum says, and what the output does with it, as add does if the norm is not of the stream.
+func (o *output) sum(s *State, p device.Sum) device.Sum {
 	p.X, p.Norm, p.Scale, p.Shift, p.Times, p.Then = s.At(Residual), o.norm.Norm, o.norm.W, o.norm.Bias, o.residual, o.then
-	return !o.sums && f.Sum(p)
+	return p
+}
+
+// ends has try, a device, multiply what the step has computed by its only linear, and have that join the stream by the step behind: with the
+// product, or, if try refuses that, by itself. It returns how many steps have been done, and for which something is left.
+func (t *Step) ends(s *State, behind []Step, follower *Step, try func(last device.Products) bool) (n int, reader *Step) {
+	p, n, reader := t.last(s, behind, follower)
+	if n == 1 {
+		whole, to := p, (*Step)(nil)
+		if whole.Joins, to = behind[0].normedSum(s, behind[1:], follower); to != nil && try(whole) {
+			return 2, to
+		}
+	}
+	if n > 0 && try(p) {
+		return n, reader
+	}
+	return 0, nil
+}
+
+// normedSum returns the sum that the step is, and who reads it, if that is all it is, of an output that is normalized.
+func (t *Step) normedSum(s *State, behind []Step, follower *Step) (p *device.Sum, reader *Step) {
+	next, reader := readBy(s, behind, follower)
+	if t.joins.sums || t.joins.norm.none() || t.joins.apart || reader == nil {
+		return nil, nil
+	}
+	sum := t.joins.sum(s, device.Sum{Y: s.At(Out), Reader: next})
+	return &sum, reader
 }
 
 // reads returns the products of the stream that a step is, which may be nil, and the step; or nothing.

@@ -196,14 +196,19 @@ func (f *fusing) one(p device.Products) {
 		ys[i] = temporary(l.W.Out())
 		f.QMatMul(ys[i], x, l.W, l.Bias)
 	}
-	switch p.Then {
-	case device.Gate:
+	switch {
+	case p.Joins != nil:
+		s := *p.Joins
+		s.Y = ys[0]
+		devtest.SumOf(f.Device, s, ys[0], tensor.Tensor{})
+		f.leave(s.Reader)
+	case p.Then == device.Gate:
 		f.ActMul(p.List[0].Y, ys[0], ys[1], p.Act)
-	case device.Activate:
+	case p.Then == device.Activate:
 		f.ActMul(p.List[0].Y, ys[0], tensor.Tensor{}, p.Act)
-	case device.SelfGate:
+	case p.Then == device.SelfGate:
 		f.ActMul(p.List[0].Y, ys[0], ys[0], p.Act)
-	case device.Add:
+	case p.Then == device.Add:
 		f.AddScaled(p.List[0].Y, ys[0], 1)
 		f.leave(p.Reader)
 	default:

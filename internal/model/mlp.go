@@ -218,10 +218,11 @@ type output struct {
 	sums     bool // norm is of the stream, not of the output
 	residual float32
 	then     float32 // multiplies the stream behind that
+	apart    bool    // not with products: others of its layer are not, either, and kernels that take turns are slower
 }
 
 func (b *builder) output(m *Module, p Place) *output {
-	o := &output{norm: b.norm(m, p), sums: b.Spec.NormSums, residual: orOne(b.Spec.Residual), then: 1}
+	o := &output{norm: b.norm(m, p), sums: b.Spec.NormSums, residual: orOne(b.Spec.Residual), then: 1, apart: b.Spec.PerLayer.Size > 0}
 	if p == NormMLPOut && b.Spec.PerLayer.Size == 0 {
 		o.then = b.layerScale(m)
 	}

@@ -75,6 +75,7 @@ func groups() []group {
 		{"Products of many matrices", readersCases(math.MaxInt)},
 		{"Products without a norm", plainGateCases(math.MaxInt)},
 		{"Products activated", activatedCases(math.MaxInt)},
+		{"Normed sums of products", normedSumCases()},
 		{"Products of odd rows", oddRowsCases()},
 		{"Products that turn", withGaps(turnedCases())},
 		{"Joined", withGaps(joinedCases())},
@@ -144,7 +145,7 @@ func runSome(t *testing.T, groups []group, choose func(operation string, i int) 
 
 // RunFewRows checks only what plans for the shared memory that there is: products of few rows, and latent attention.
 func RunFewRows(t *testing.T, open func(t testing.TB) device.Device) {
-	for _, g := range []group{{"Products", fusedCases(16)}, {"Products of many matrices", readersCases(16)}, {"Products without a norm", plainGateCases(16)}, {"Products activated", activatedCases(16)}, {"Products of odd rows", oddRowsCases()}, {"Mixture", rowMixtureCases()}, {"Mixture of odd rows", oddMixtureCases()}, {"Mixture linked", linkedMixtureCases()}, {"MixLatent", latentCases()}} {
+	for _, g := range []group{{"Products", fusedCases(16)}, {"Products of many matrices", readersCases(16)}, {"Products without a norm", plainGateCases(16)}, {"Products activated", activatedCases(16)}, {"Normed sums of products", normedSumCases()}, {"Products of odd rows", oddRowsCases()}, {"Mixture", rowMixtureCases()}, {"Mixture of odd rows", oddMixtureCases()}, {"Mixture linked", linkedMixtureCases()}, {"MixLatent", latentCases()}} {
 		t.Run(g.name, func(t *testing.T) { runCases(t, CPU(t), opened(t, open), g.cases) })
 	}
 }
