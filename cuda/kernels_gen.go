@@ -933,7 +933,7 @@ const (
 	few_rows_most                    = 8
 	few_rows_many_warps              = 16
 	few_rows_few_warps               = 8
-	join_row_most_parts              = 128
+	join_row_most_parts              = 192
 	join_row_most_blocks             = 16
 	group_feed_most_segments         = 8
 	group_feed_listed                = 32

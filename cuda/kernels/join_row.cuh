@@ -8,7 +8,7 @@
 #include "digit_part.cuh"
 #include "few_rows.cuh"
 
-constexpr int most_parts = 128;  // of sums of squares
+constexpr int most_parts = 192;  // of sums of squares
 constexpr int most_blocks = 16;  // of a warp's portion: two pieces of each lane
 
 // Join is what the products of a row are told of it: those that give, where p.link says what is left, or those that read, or neither.
