@@ -60,8 +60,8 @@ type Device struct {
 	left        leftGiven                // that attention was given last
 	step        stepGiven                // that linear attention was given last
 	mixed       mixed
-	linked      stream // what products of few rows know of the last stream
-	unjoined    unjoined
+	linked      stream        // what products of few rows know of the last stream
+	unjoined    device.Sum    // of which both parts are left for a reader, which joins them (join.go), Y being what was given, F32; or nothing
 	took        bool          // the last products that normalized a stream found it left for them
 	couldTake   bool          // their norm is one that can be left out
 	rowsInOrder tensor.Tensor // what products of several rows have put in order, for those behind them that read the same, or absent
@@ -246,6 +246,15 @@ func (d *Device) try(s symbol, args ...uintptr) result {
 		return r
 	}
 	return d.drv.invoke(s, args)
+}
+
+// changes reports whether a call reads or writes memory of the device, or lets somebody else do so.
+func (s symbol) changes() bool {
+	switch s {
+	case cuMemsetD8Async, cuMemcpyHtoDAsync, cuMemcpyDtoHAsync, cuMemcpyDtoDAsync, cuMemcpyPeerAsync, cuMemFree, cuMemFreeAsync, cuEventRecord, cuGraphLaunch, cuStreamSynchronize:
+		return true
+	}
+	return false
 }
 
 // do calls the driver unless something has failed before, keeps a failure under

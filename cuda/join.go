@@ -18,12 +18,6 @@ type joinProduct struct {
 	join join
 }
 
-// unjoined is what a row's product gave on its way into a stream: both parts are left for a reader, which joins them. Whatever comes in
-// between finds them joined (settle).
-type unjoined struct {
-	sum device.Sum // of which Y is what was given, F32; X is absent if there is nothing
-}
-
 // takesJoin reports whether p is a product of a row that leaves what it gives, and the stream, for the readers of their sum, and these can
 // join them.
 func (d *Device) takesJoin(p *packed) bool {
@@ -87,7 +81,7 @@ func (d *Device) linkJoin(p *packed) {
 	p.y[0] = s.Y
 	p.join = d.joinOf(s)
 	p.join.left = d.addressOrNull(d.given(s.X.Cols))
-	d.unjoined = unjoined{s}
+	d.unjoined = s
 }
 
 // given is where the part of a sum that joins the other is left, of so many columns.
@@ -104,27 +98,18 @@ func (d *Device) joinOf(s device.Sum) join {
 // joinFor has p, for which both parts of a sum were left, join them.
 func (d *Device) joinFor(p *packed) {
 	s := &d.linked
-	p.join = d.joinOf(d.unjoined.sum)
+	p.join = d.joinOf(d.unjoined)
 	p.join.given, p.join.sums, p.join.parts = d.addressOrNull(d.given(s.cols)), d.addressOrNull(d.linkedSquares(s.side)), int32(s.parts)
-	d.unjoined = unjoined{}
+	d.unjoined = device.Sum{}
 }
 
 // settle adds to a stream what was to join it, for all but its reader.
 func (d *Device) settle() {
-	s := d.unjoined.sum
+	s := d.unjoined
 	if s.X.Nil() {
 		return
 	}
-	d.unjoined = unjoined{}
+	d.unjoined = device.Sum{}
 	s.Reader = nil
 	d.Sum(s)
-}
-
-// changes reports whether a call reads or writes memory of the device, or lets somebody else do so.
-func (s symbol) changes() bool {
-	switch s {
-	case cuMemsetD8Async, cuMemcpyHtoDAsync, cuMemcpyDtoHAsync, cuMemcpyDtoDAsync, cuMemcpyPeerAsync, cuMemFree, cuMemFreeAsync, cuEventRecord, cuGraphLaunch, cuStreamSynchronize:
-		return true
-	}
-	return false
 }

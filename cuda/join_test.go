@@ -51,7 +51,7 @@ func TestJoins(t *testing.T) {
 		next := c.reads(true)
 		c.made(t, c.reads(false)) // by which powers are known
 		c.d.trail.clear()
-		if !c.d.Products(c.gives(&next)) || c.d.unjoined.sum.X.Nil() {
+		if !c.d.Products(c.gives(&next)) || c.d.unjoined.X.Nil() {
 			t.Fatalf("%s: nothing is to be joined: %v", test.name, c.d.err)
 		}
 		names := []string{joins}
@@ -61,7 +61,7 @@ func TestJoins(t *testing.T) {
 			}
 		}
 		test.between(c, next)
-		if got := slices.Compact(names); !slices.Equal(got, test.want) || c.d.err != nil || !c.d.unjoined.sum.X.Nil() {
+		if got := slices.Compact(names); !slices.Equal(got, test.want) || c.d.err != nil || !c.d.unjoined.X.Nil() {
 			t.Errorf("%s: %v, want %v; %v", test.name, got, test.want, c.d.err)
 		}
 	}

@@ -33,7 +33,7 @@ __device__ inline void qmatmul_row(const P& p) {
 	constexpr bool links = way == parted;
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float norm;   // its factor
-	__shared__ Found found;  // where there is none
+	__shared__ Found found;  // of a row that is joined, instead
 	bool leaves = p.leaves;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	unsigned char* base = (unsigned char*)memory;
