@@ -167,7 +167,7 @@ var whole = []string{"Memory", "Record", "Failure", "Panics", "Embed", "HeadNorm
 	"HeadGatesBack", "XIELUBack", "ActMulBack", "ClampMulBack", "ClipBack", "CapBack", "RopeBack", "NormBack", "CombineBack"}
 
 // oneOf says of how many cases one is emulated, by operation. What is not here is not emulated, as it takes long.
-var oneOf = map[string]int{"Norm": 8, "Rope": 8, "Decode": 12, "QMatMul": 10, "Products": 40, "Products of many matrices": 4, "Products without a norm": 7, "Products activated": 6, "LinearAttention": 6, "ActMulFor": 7, "GatedDelta": 10, "Decode affine": 8, "QMatMul affine": 10, "MatMul": 30, "Choose": 6, "Route": 6, "GroupMul": 9, "MixExperts": 7, "Mixture": 9, "Mixture of odd rows": 4, "Mixture linked": 17}
+var oneOf = map[string]int{"Norm": 8, "Rope": 8, "Decode": 12, "QMatMul": 10, "Products": 40, "Products of many matrices": 4, "Products without a norm": 7, "Products activated": 6, "Normed sums of products": 11, "LinearAttention": 6, "ActMulFor": 7, "GatedDelta": 10, "Decode affine": 8, "QMatMul affine": 10, "MatMul": 30, "Choose": 6, "Route": 6, "GroupMul": 9, "MixExperts": 7, "Mixture": 9, "Mixture of odd rows": 4, "Mixture linked": 17}
 
 // Kernels give on the CPU, as PTX, what the CPU's operations give. It is the code of GPUs that have none of their
 // own: what Hopper has beside that is tested there alone.
