@@ -31,6 +31,15 @@ func newFake() *fake {
 
 func (f *fake) driver() *driver { return &driver{invoke: f.invoke} }
 
+// launched has call called with the name of each kernel that d, which is of the fake, launches.
+func (f *fake) launched(d *Device, call func(name string)) {
+	f.called = func(s symbol) {
+		if s == cuLaunchKernel || s == cuLaunchKernelEx {
+			call(kernels[d.args.kernel].name)
+		}
+	}
+}
+
 // open opens the fake's GPU.
 func (f *fake) open(t *testing.T) *Device {
 	t.Helper()

@@ -56,11 +56,11 @@ func TestOrderOnce(t *testing.T) {
 		f := newFake()
 		f.attr[attributeMajor], f.attr[attributeMinor], f.attr[attributeSMs], f.attr[attributeSharedOptIn] = 9, 0, 132, 227<<10
 		d, orders := f.open(t), 0
-		f.called = func(s symbol) {
-			if (s == cuLaunchKernel || s == cuLaunchKernelEx) && strings.Contains(kernels[d.args.kernel].name, "order") {
+		f.launched(d, func(name string) {
+			if strings.Contains(name, "order") {
 				orders++
 			}
-		}
+		})
 		stream, scale := d.Alloc(tensor.F32, rows, 256), d.Alloc(tensor.F32, 1, 256)
 		list := func(orders ...uint64) (p device.Products) {
 			p = device.Products{X: stream, Scale: scale}

@@ -29,8 +29,8 @@ func (d *Device) takesJoin(p *packed) bool {
 	if !p.ordered && !d.mixedFor(p) || p.list[0].tiles() > join_row_most_parts || !d.planJoins(p) {
 		return false
 	}
-	m, ok := d.readsIn(s.X, s.Reader)
-	return ok && m.in <= join_row_most_parts*exl2_tile_columns && (s.Reader.Scale.Nil() || d.leavable(s.X, s.Reader)) && d.joinable(*s.Reader)
+	_, ok := d.readsIn(s.X, s.Reader)
+	return ok && (s.Reader.Scale.Nil() || d.leavable(s.X, s.Reader)) && d.joinable(*s.Reader)
 }
 
 // planJoins reports whether there is room for p, whose row is in order, by the kernel that joins.
@@ -42,7 +42,6 @@ func (d *Device) planJoins(p *packed) bool {
 // joinable reports whether products can join a row while they bring it: all of them by one launch, whose warps have so little of it each
 // that it is all on its way at a time, and whose blocks have enough threads to store it.
 func (d *Device) joinable(r device.Products) bool {
-	r.Left = true
 	parts, ok := d.parts(r)
 	if !ok || len(parts) != 1 || r.Then == device.Turn || r.Then == device.Add || r.Joins != nil || !d.planJoins(&parts[0]) {
 		return false
@@ -77,16 +76,17 @@ func (d *Device) linkJoin(p *packed) {
 	}
 	d.linked.joins = true
 	p.link = d.linkOf(to)
-	s.Y = d.scratch(scratchGiven, tensor.F32, 2, s.X.Cols).Slice(0, 1)
-	p.y[0] = s.Y
+	y, part := d.given(s.X.Cols)
+	s.Y, p.y[0] = y, y
 	p.join = d.joinOf(s)
-	p.join.left = d.addressOrNull(d.given(s.X.Cols))
+	p.join.left = d.addressOrNull(part)
 	d.unjoined = s
 }
 
-// given is where the part of a sum that joins the other is left, of so many columns.
-func (d *Device) given(cols int) tensor.Tensor {
-	return d.scratch(scratchGiven, tensor.F32, 2, cols).Slice(1, 2)
+// given is where so many columns of what a sublayer gives go, and the part of the sum that they become.
+func (d *Device) given(cols int) (y, part tensor.Tensor) {
+	both := d.scratch(scratchGiven, tensor.F32, 2, cols)
+	return both.Slice(0, 1), both.Slice(1, 2)
 }
 
 // joinOf describes a sum.
@@ -98,17 +98,18 @@ func (d *Device) joinOf(s device.Sum) join {
 // joinFor has p, for which both parts of a sum were left, join them.
 func (d *Device) joinFor(p *packed) {
 	s := &d.linked
+	_, part := d.given(s.cols)
 	p.join = d.joinOf(d.unjoined)
-	p.join.given, p.join.sums, p.join.parts = d.addressOrNull(d.given(s.cols)), d.addressOrNull(d.linkedSquares(s.side)), int32(s.parts)
+	p.join.given, p.join.sums, p.join.parts = d.addressOrNull(part), d.addressOrNull(d.linkedSquares(s.side)), int32(s.parts)
 	d.unjoined = device.Sum{}
 }
 
 // settle adds to a stream what was to join it, for all but its reader.
 func (d *Device) settle() {
-	s := d.unjoined
-	if s.X.Nil() {
+	if d.unjoined.X.Nil() {
 		return
 	}
+	s := d.unjoined
 	d.unjoined = device.Sum{}
 	s.Reader = nil
 	d.Sum(s)

@@ -55,11 +55,7 @@ func TestJoins(t *testing.T) {
 			t.Fatalf("%s: nothing is to be joined: %v", test.name, c.d.err)
 		}
 		names := []string{joins}
-		c.f.called = func(s symbol) {
-			if s == cuLaunchKernel || s == cuLaunchKernelEx {
-				names = append(names, kernels[c.d.args.kernel].name)
-			}
-		}
+		c.f.launched(c.d, func(name string) { names = append(names, name) })
 		test.between(c, next)
 		if got := slices.Compact(names); !slices.Equal(got, test.want) || c.d.err != nil || !c.d.unjoined.X.Nil() {
 			t.Errorf("%s: %v, want %v; %v", test.name, got, test.want, c.d.err)

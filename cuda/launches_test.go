@@ -103,11 +103,7 @@ func launchesOf(t *testing.T, dir string, sequences int) string {
 	defer d.Close()
 	modules, s := loadSteps(t, dir, d, sequences)
 	var names []string
-	f.called = func(s symbol) {
-		if s == cuLaunchKernel || s == cuLaunchKernelEx {
-			names = append(names, kernels[d.args.kernel].name)
-		}
-	}
+	f.launched(d, func(name string) { names = append(names, name) })
 	var layer []string
 	lists := 1
 	if strings.Contains(dir, "lent") {

@@ -280,10 +280,10 @@ func (t *Step) ends(s *State, behind []Step, follower *Step, try func(last devic
 
 // normedSum returns the sum that the step is, and who reads it, if that is all it is, of an output that is normalized.
 func (t *Step) normedSum(s *State, behind []Step, follower *Step) (p *device.Sum, reader *Step) {
-	next, reader := readBy(s, behind, follower)
-	if t.joins.sums || t.joins.norm.none() || t.joins.apart || reader == nil {
+	if t.joins.sums || t.joins.norm.none() || t.joins.apart {
 		return nil, nil
 	}
+	next, reader := readBy(s, behind, follower)
 	sum := t.joins.sum(s, device.Sum{Y: s.At(Out), Reader: next})
 	return &sum, reader
 }

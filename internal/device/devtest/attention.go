@@ -181,16 +181,20 @@ func multiply(d device.Device, x tensor.Tensor, list []device.Product) {
 	}
 }
 
-// activate computes products that are activated, in no order; normed and other have room for x, if it is to be normalized, and for the second product.
+// activate computes products that are activated, in no order; normed and other have room for x, if it is a stream, and for the second product.
 func activate(d device.Device, p device.Products, normed, other tensor.Tensor) {
 	p.Next = nil
 	if fuser, ok := d.(device.Fuser); ok && fuser.Products(p) {
 		return
 	}
 	x, y := p.X, p.List[0].Y
-	if !p.Scale.Nil() {
+	switch {
+	case !p.Scale.Nil():
 		x = normed
 		d.Norm(x, p.X, p.Scale, p.Shift, p.Norm)
+	case x.Type != y.Type:
+		x = normed
+		d.Copy(x, p.X)
 	}
 	d.QMatMul(y, x, p.List[0].W, p.List[0].Bias)
 	switch p.Then {

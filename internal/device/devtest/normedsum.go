@@ -85,29 +85,10 @@ func (m mlpBefore) joinTo(d device.Device, sum device.Sum) (left bool) {
 	one := m.down
 	one.Y, sum.Y = m.spare, m.spare
 	down := device.Products{X: m.first.List[0].Y, Sorted: true, List: []device.Product{one}, Joins: &sum}
-	fuser, fuses := d.(device.Fuser)
-	if fuses && fuser.Products(m.first, down) {
+	if fuser, ok := d.(device.Fuser); ok && fuser.Products(m.first, down) {
 		return true
 	}
-	activateStream(d, m)
+	activate(d, m.first, m.spare, m.opened)
 	d.QMatMul(m.spare, m.first.List[0].Y, one.W, one.Bias)
-	if fuses && fuser.Sum(sum) {
-		return true
-	}
-	SumOf(d, sum, m.spare, tensor.Tensor{})
-	return false
-}
-
-// activateStream computes the MLP's first products, of a stream as it is, too, which may have to be of the activation type first.
-func activateStream(d device.Device, m mlpBefore) {
-	p := m.first
-	p.Next = nil
-	if fuser, ok := d.(device.Fuser); ok && fuser.Products(p) {
-		return
-	}
-	if p.X.Type == tensor.F32 && p.Scale.Nil() {
-		d.Copy(m.spare, p.X)
-		p.X, p.Left = m.spare, false
-	}
-	activate(d, p, m.spare, m.opened)
+	return sumTo(d, sum, m.spare, tensor.Tensor{})
 }

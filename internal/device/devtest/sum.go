@@ -77,7 +77,6 @@ func (c sumCase) build(f *fixture) func(device.Device) {
 		read.Norm, read.Scale = device.Norm{}, tensor.Tensor{}
 	}
 	return func(d device.Device) {
-		fuser, fuses := d.(device.Fuser)
 		before := read
 		before.List = []device.Product{first}
 		multiplyStream(d, before, spare)
@@ -89,12 +88,18 @@ func (c sumCase) build(f *fixture) func(device.Device) {
 		if c.reader != "nobody" {
 			joins.Reader = &read
 		}
-		if next.Left = fuses && c.reader != "nobody"; !fuses || !fuser.Sum(joins) {
-			next.Left = false
-			SumOf(d, sum, given, both)
-		}
+		next.Left = sumTo(d, joins, given, both) && c.reader != "nobody"
 		multiplyStream(d, next, spare)
 	}
+}
+
+// sumTo adds to the stream as a sum says, and reports whether that may have been left for its reader. y and both are as SumOf has them.
+func sumTo(d device.Device, s device.Sum, y, both tensor.Tensor) (left bool) {
+	if fuser, ok := d.(device.Fuser); ok && fuser.Sum(s) {
+		return true
+	}
+	SumOf(d, s, y, both)
+	return false
 }
 
 // SumOf is what Fuser.Sum does, by operations that all devices have. y, of the activation type, which may be what the sublayer gives, and, of
