@@ -9,7 +9,13 @@ import (
 )
 
 // leftVariants are the kernels of attend_left.cu by the dimensions of a head.
-var leftVariants = map[int]func(d *Device, l launch, given []byte){64: (*Device).attend_left_64, 128: (*Device).attend_left_128}
+var leftVariants = map[int]normVariant[leftFunc]{
+	64:  {(*Device).attend_left_64, nil},
+	128: {(*Device).attend_left_128, (*Device).attend_left_128_more},
+	256: {(*Device).attend_left_256, (*Device).attend_left_256_more},
+}
+
+type leftFunc func(d *Device, l launch, given []byte)
 
 // leftWidth is the most columns of queries of a block of attend_left.cu, which has few warps to
 // bring them. More of a head of keys are sets with blocks of their own.
@@ -24,9 +30,9 @@ const leftFew = 512
 // leftTakes reports whether there is a kernel of attend_left.cu for t, and it is faster: while
 // positions are so few that all warps together have them at once (docs/decoding.md).
 func (d *Device) leftTakes(t rowsAttend) bool {
-	const round = attend_left_warps * attend_meet_positions
+	round := attend_left_warps / leftSharing(t) * attend_meet_positions
 	parts := d.leftParts(t)
-	return leftVariants[t.HeadDim] != nil && t.group() <= spreadHeads && t.group()%leftSets(t) == 0 && parts > 0 && d.hopper() && d.meets() &&
+	return leftVariants[t.HeadDim].of(t.own) != nil && t.group() <= spreadHeads && t.group()%leftSets(t) == 0 && parts > 0 && d.hopper() && d.meets() &&
 		t.most() <= max(leftFew/t.q.Rows, parts*round)
 }
 
@@ -36,18 +42,40 @@ func (d *Device) leftParts(t rowsAttend) int {
 	return min(1<<bits.Len(uint(d.sms/(t.q.Rows*t.KVHeads*leftSets(t))))>>1, attend_left_most_parts)
 }
 
+// leftSharing is how many warps share positions.
+func leftSharing(t rowsAttend) int { return pieces(t.HeadDim, 128) }
+
 // leftShared is what a block that attends takes.
 func leftShared(t rowsAttend) int {
-	return rowShared(rowsShape{t.HeadDim, spreadHeads, false}, attend_left_warps, t.group()/leftSets(t), 0)
+	return rowShared(rowsShape{t.HeadDim, spreadHeads, false}, attend_left_warps, leftSharing(t), t.group()/leftSets(t), 0)
+}
+
+// sharedSizes are the bytes of a multiprocessor's memory that may be shared memory (CUDA C++ Programming Guide, compute capability 9.0).
+var sharedSizes = [...]int{8 << 10, 16 << 10, 32 << 10, 64 << 10, 100 << 10, 132 << 10, 164 << 10, 196 << 10, 228 << 10}
+
+// blockOwn is what a block takes of shared memory for itself.
+const blockOwn = 1 << 10
+
+// sharedBeside is what a block has to ask for, and leave unused, so that a multiprocessor, of whose memory no more is made shared memory than its
+// blocks ask for, has room for others that take so much; or, if that cannot be, what it takes. A preference for more (launch.beside) would be that of all
+// launches of the kernel, and take first-level cache from long contexts.
+func sharedBeside(shared, others int) int {
+	least := shared
+	for _, size := range sharedSizes {
+		switch room := size - blockOwn - least; {
+		case room >= others:
+			return least
+		case room >= 0:
+			least = size - blockOwn + 16 // the next size
+		}
+	}
+	return shared
 }
 
 // leavesFor reports whether a kernel that makes p, of rows that attend, can leave it for those who do: of several rows, one beside
 // which a multiprocessor's shared memory has room for theirs.
 func (d *Device) leavesFor(p *packed, t rowsAttend) bool {
-	const own = 1 << 10 // that a block takes for itself
-	if p.x.Rows > 1 {
-		p.beside = own + leftShared(t)
-	}
+	p.beside = blockOwn + leftShared(t)
 	q := *p
 	q.ordered = (d.links(&q) || q.plain()) && d.leftFor(&q)
 	plan, ok := d.plan(q.needs(d.sms), q.x.Rows)
@@ -67,6 +95,9 @@ type leftGiven struct {
 	cache   leftCache
 	leaving leaving
 	found   uint64
+	values  uint64
+	late    int32
+	_       int32
 }
 
 type leftAttend struct {
@@ -103,12 +134,12 @@ func (d *Device) Attention(y tensor.Tensor, p device.Products, m device.Mixing) 
 	}
 	want(q.list[0].out == width && q.list[1].out == keys && q.list[2].out == keys && t.cache.shape.K == keys && t.cache.shape.V == keys && y.Rows == t.q.Rows && y.Cols == width &&
 		m.Batch.Pos.Cols == y.Rows && m.Batch.Seq.Cols == y.Rows && m.Heads.Q.Nil() == m.Heads.K.Nil() && m.Rope.Dims <= t.HeadDim && m.Freqs.Cols == m.Rope.Dims/2, "Attention", y, p.X, m.Freqs)
-	d.attendLeft(leftVariants[t.HeadDim], q, t)
+	d.attendLeft(leftVariants[t.HeadDim].of(t.own), q, t)
 	return true
 }
 
 // attendLeft launches both kernels.
-func (d *Device) attendLeft(kernel func(d *Device, l launch, given []byte), q *packed, t rowsAttend) {
+func (d *Device) attendLeft(kernel leftFunc, q *packed, t rowsAttend) {
 	const warps = attend_left_warps
 	at, split := d.addressOrNull, leftSets(t)
 	parts, sets, heads, rows := d.leftParts(t), t.KVHeads*split, t.group()/split, t.q.Rows
@@ -122,7 +153,7 @@ func (d *Device) attendLeft(kernel func(d *Device, l launch, given []byte), q *p
 		wordsARow: int32(sets * left)}
 	d.packedProducts(q)
 	g := &d.left
-	*g = leftGiven{attend: d.leftAttend(t), leaving: q.leaving, found: at(found), cache: leftCache{k: at(t.cache.k[t.layer]), v: at(t.cache.v[t.layer]),
+	*g = leftGiven{attend: d.leftAttend(t), leaving: q.leaving, found: at(found), values: at(t.own.heads.V), late: flag(t.own.heads.Late), cache: leftCache{k: at(t.cache.k[t.layer]), v: at(t.cache.v[t.layer]),
 		table: at(t.batch.Table), tableCols: int32(t.batch.Table.Cols), pageRows: int32(t.cache.shape.PageRows), width: int32(t.cache.shape.K)}}
 	l := launch{blocks: dim{x: sets, y: rows, z: parts}, threads: dim{x: 32 * warps}, shared: leftShared(t)}
 	kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(g)), unsafe.Sizeof(*g)))

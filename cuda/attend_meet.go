@@ -4,27 +4,18 @@ import (
 	"sync"
 	"unsafe"
 
-	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
 
-// A meetVariant is a kernel of attend_meet.cu, its warps, and one that does more of heads' norms (own.odd), if there is one.
+// A meetVariant is a kernel of attend_meet.cu, its warps, how many of them share positions, and up to how many positions it takes, if not all.
 type meetVariant struct {
 	rowsShape
-	kernel meetFunc
-	warps  int
-	more   meetFunc
+	warps, sharing, reach int
+	normVariant[meetFunc]
 }
 
-// of returns the kernel that does what there is to be done of rows' own, or nil.
-func (v meetVariant) of(o own) meetFunc {
-	switch turned := o.rope.Scale; {
-	case !o.odd():
-		return v.kernel
-	case o.heads.Norm.Kind == device.RMS && (!o.heads.Late || turned == 0 || turned == 1):
-		return v.more
-	}
-	return nil
+func (v meetVariant) fits(t rowsAttend) bool {
+	return (v.reach == 0 || t.most() <= v.reach) && v.rowsShape.fits(t)
 }
 
 type meetFunc func(d *Device, l launch, y, places, q, kPages, vPages, k, v, freqs, sinks, qNorm, kNorm, pos, seq, table, fault, words tensor.Tensor,
@@ -32,15 +23,16 @@ type meetFunc func(d *Device, l launch, y, places, q, kPages, vPages, k, v, freq
 	turnScale, scale, softcap, temperature float32, temperatureSpan, window, norm int32, eps, offset float32, vNorm tensor.Tensor, late int32)
 
 var meetVariants = []meetVariant{
-	{rowsShape{64, 8, false}, (*Device).attend_meet_64_8, attend_meet_many, (*Device).attend_meet_64_8_more},
-	{rowsShape{64, 16, false}, (*Device).attend_meet_64_16, attend_meet_many, nil},
-	{rowsShape{128, 8, false}, (*Device).attend_meet_128_8, attend_meet_many, (*Device).attend_meet_128_8_more},
-	{rowsShape{128, 16, false}, (*Device).attend_meet_128_16, attend_meet_few, nil},
-	{rowsShape{256, 8, false}, (*Device).attend_meet_256_8, attend_meet_few, (*Device).attend_meet_256_8_more},
-	{rowsShape{512, 8, false}, (*Device).attend_meet_512_8_more, attend_meet_few, (*Device).attend_meet_512_8_more},
-	{rowsShape{64, 8, true}, (*Device).attend_meet_64_any, attend_meet_many, nil},
-	{rowsShape{128, 8, true}, (*Device).attend_meet_128_any, attend_meet_few, nil},
-	{rowsShape{256, 8, true}, (*Device).attend_meet_256_any, attend_meet_few, nil},
+	{rowsShape{64, 8, false}, attend_meet_many, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_64_8, (*Device).attend_meet_64_8_more}},
+	{rowsShape{64, 16, false}, attend_meet_many, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_64_16, nil}},
+	{rowsShape{128, 8, false}, attend_meet_many, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_128_8, (*Device).attend_meet_128_8_more}},
+	{rowsShape{128, 16, false}, attend_meet_few, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_128_16, nil}},
+	{rowsShape{256, 8, false}, attend_meet_few, 2, spreadReach, normVariant[meetFunc]{(*Device).attend_meet_256_8_short, (*Device).attend_meet_256_8_short_more}},
+	{rowsShape{256, 8, false}, attend_meet_few, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_256_8, (*Device).attend_meet_256_8_more}},
+	{rowsShape{512, 8, false}, attend_meet_few, 2, 0, normVariant[meetFunc]{(*Device).attend_meet_512_8_more, (*Device).attend_meet_512_8_more}},
+	{rowsShape{64, 8, true}, attend_meet_many, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_64_any, nil}},
+	{rowsShape{128, 8, true}, attend_meet_few, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_128_any, nil}},
+	{rowsShape{256, 8, true}, attend_meet_few, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_256_any, nil}},
 }
 
 // meetTakes reports whether attend_meet.cu may attend, and is faster: for single rows, where the
@@ -66,9 +58,9 @@ func meetParts(room int) int {
 // is one a multiprocessor at most.
 func (d *Device) attendMeet(v meetVariant, t rowsAttend) {
 	sets := t.KVHeads * pieces(t.group(), v.heads)
-	parts := meetParts(min(d.sms/(sets*t.q.Rows), t.rounds(v.warps/v.sharing())))
+	parts := meetParts(min(d.sms/(sets*t.q.Rows), t.rounds(v.warps/v.sharing)))
 	words := d.scratch(scratchMeet, tensor.I32, t.q.Rows*sets*parts, v.heads*v.dim/4*attend_meet_left_words)
-	l := launch{blocks: dim{x: sets, y: t.q.Rows, z: parts}, threads: dim{x: 32 * v.warps}, shared: rowShared(v.rowsShape, v.warps, t.group(), 0), beside: true}
+	l := launch{blocks: dim{x: sets, y: t.q.Rows, z: parts}, threads: dim{x: 32 * v.warps}, shared: rowShared(v.rowsShape, v.warps, v.sharing, t.group(), 0)}
 	s, b, c, h := t.numbers(), t.batch, t.cache, t.own.heads
 	v.of(t.own)(d, l, t.y, t.places, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks, h.Q, h.K,
 		b.Pos, b.Seq, b.Table, d.fault, words, s.rows, s.sequences, s.tableCols, s.pages, s.pageRows, s.heads, s.kvHeads, s.dim, s.pairs, s.interleaved,

@@ -87,24 +87,32 @@ type rowsShape struct {
 	any        bool
 }
 
-// fits reports whether the kernel takes heads of so many dimensions, group of which
-// share keys; one for more heads than there are is no use.
-func (s rowsShape) fits(dim, group int) bool {
+// fits reports whether the kernel takes the heads of t; one for more heads that share keys than there are is no use.
+func (s rowsShape) fits(t rowsAttend) bool {
 	if s.any {
-		return dim <= s.dim
+		return t.HeadDim <= s.dim
 	}
-	return dim == s.dim && (s.heads == 8) == (group <= 8 || dim >= wideHead)
+	return t.HeadDim == s.dim && (s.heads == 8) == (t.group() <= 8 || t.HeadDim >= wideHead)
 }
 
-func (s rowsShape) shape() rowsShape { return s }
+// normVariant is a kernel, and one that does more of heads' norms (own.odd), if there is one.
+type normVariant[K any] struct{ kernel, more K }
 
-// sharing is how many warps have the same positions, and some of the columns each.
-func (s rowsShape) sharing() int { return pieces(s.dim, wideHead) }
+// of returns the kernel that does what there is to be done of rows' own, or nil.
+func (v normVariant[K]) of(o own) (none K) {
+	switch turned := o.rope.Scale; {
+	case !o.odd():
+		return v.kernel
+	case o.heads.Norm.Kind == device.RMS && (!o.heads.Late || turned == 0 || turned == 1):
+		return v.more
+	}
+	return none
+}
 
 // rowsVariantFor returns the first variant that fits.
-func rowsVariantFor[V interface{ shape() rowsShape }](list []V, t rowsAttend) V {
+func rowsVariantFor[V interface{ fits(t rowsAttend) bool }](list []V, t rowsAttend) V {
 	for _, v := range list {
-		if v.shape().fits(t.HeadDim, t.group()) {
+		if v.fits(t) {
 			return v
 		}
 	}
@@ -146,11 +154,11 @@ func (d *Device) attendSplit(v splitVariant, t rowsAttend) {
 		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window, s.norm, h.Norm.Eps, h.Norm.Offset)
 }
 
-// rowShared is what a block of some warps takes, as Shared in attend_row.cuh has it, with
+// rowShared is what a block of some warps takes, of which so many share positions, as Shared in attend_row.cuh has it, with
 // so many bytes at least for what is found.
-func rowShared(s rowsShape, warps, group, found int) int {
+func rowShared(s rowsShape, warps, sharing, group, found int) int {
 	const half, single, aligned = 2, 4, 16
-	units := warps / s.sharing()
+	units := warps / sharing
 	exchanged := 0
 	if units < warps {
 		exchanged = 2 * warps * s.heads / 8 * 32 * 4 * single

@@ -46,8 +46,8 @@ func (d *Device) attendSpread(v spreadVariant, t rowsAttend) {
 	}
 	sums := d.scratch(scratchSums, tensor.F32, sets*parts*spreadHeads, stride)
 	counters := d.scratch(scratchCounters, tensor.I32, t.q.Rows, sets)
-	shared := rowShared(rowsShape{t.HeadDim, spreadHeads, false}, warps, t.group(), 32*warps*attend_spread_found)
-	l := launch{blocks: dim{x: sets, y: parts}, threads: dim{x: 32 * warps}, shared: shared, beside: true}
+	shared := rowShared(rowsShape{t.HeadDim, spreadHeads, false}, warps, 1, t.group(), 32*warps*attend_spread_found)
+	l := launch{blocks: dim{x: sets, y: parts}, threads: dim{x: 32 * warps}, shared: shared}
 	s, b, c, h := t.numbers(), t.batch, t.cache, t.own.heads
 	kernel(d, l, t.y, t.places, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks, h.Q, h.K,
 		b.Pos, b.Seq, b.Table, d.fault, sums, counters, s.rows, s.sequences, s.tableCols, s.pages, s.pageRows, s.heads, s.kvHeads, s.dim, s.pairs, s.interleaved,

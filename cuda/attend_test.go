@@ -125,6 +125,48 @@ func TestLeftRows(t *testing.T) {
 	}
 }
 
+// Heads of 256 attend beside their products up to as many positions as their blocks have at once, or few; and heads whose norms are other than
+// those of queries and keys in front of the rotation, where there is a kernel.
+func TestOddLeftRows(t *testing.T) {
+	d := hopperFake(t)
+	weights := d.Alloc(tensor.F32, 1, 256)
+	normed := device.Heads{Q: weights, K: weights}
+	for _, c := range []struct {
+		dim, kvHeads, reach int
+		values, late        bool
+		want                bool
+	}{
+		{256, 4, 512, false, false, true}, {256, 4, 1024, false, false, false}, {256, 8, 512, false, false, true}, {256, 8, 1024, false, false, false},
+		{256, 8, 512, true, true, true}, {128, 8, 1024, false, true, true}, {64, 8, 512, false, true, false}, {64, 8, 512, false, false, true}, {192, 8, 256, false, false, false},
+	} {
+		a := rowAttending(1, c.kvHeads, 32768)
+		a.Heads, a.HeadDim, a.batch.Reach, a.own.heads = 2*c.kvHeads, c.dim, c.reach, normed
+		if a.own.heads.Late = c.late; c.values {
+			a.own.heads.V = weights
+		}
+		if got := d.leftTakes(a); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+// What a block asks for makes shared memory of so much that others have room beside it, but not more of it.
+func TestSharedBeside(t *testing.T) {
+	for _, c := range []struct{ shared, others, want int }{
+		{120 << 10, 11 << 10, 120 << 10},       // 132 KB, of which a block takes one for itself
+		{120<<10 + 16, 11 << 10, 131<<10 + 16}, // and then 164
+		{126592, 15824, 131<<10 + 16},          // gemma-2-9b
+		{135808, 8720, 135808},                 // llama2-7b
+		{90 << 10, 20 << 10, 99<<10 + 16},      // of 132
+		{120 << 10, 40 << 10, 120 << 10},       // no size has that much more than the one before
+		{120 << 10, 0, 120 << 10}, {0, 7 << 10, 0},
+	} {
+		if got := sharedBeside(c.shared, c.others); got != c.want {
+			t.Errorf("%d beside %d: %d, want %d", c.shared, c.others, got, c.want)
+		}
+	}
+}
+
 // Two rows attend beside their products if those before have left them in order, and a multiprocessor has room for
 // a block of each kernel, with three slots or two.
 func TestTwoLeftRows(t *testing.T) {

@@ -68,7 +68,6 @@ type Device struct {
 	ahead       lookahead
 	kept        keeper
 	turned      turned
-	mixes       bool // it has computed mixtures of one row
 	blas        cublas
 	workLimit   int // bytes that quantizing may take at a time; 0: what is free
 }

@@ -83,7 +83,7 @@ func (d *Device) linkJoin(p *packed) {
 	d.unjoined = s
 }
 
-// given is where so many columns of what a sublayer gives go, and the part of the sum that they become.
+// given is where so many columns of what a sublayer gives go, and, in as many bytes, what is left of them beside the stream's (join_row.cuh).
 func (d *Device) given(cols int) (y, part tensor.Tensor) {
 	both := d.scratch(scratchGiven, tensor.F32, 2, cols)
 	return both.Slice(0, 1), both.Slice(1, 2)

@@ -76,6 +76,9 @@ const (
 	kernel_attend_latent_rows_small
 	kernel_attend_left_64
 	kernel_attend_left_128
+	kernel_attend_left_256
+	kernel_attend_left_128_more
+	kernel_attend_left_256_more
 	kernel_attend_meet_64_8
 	kernel_attend_meet_64_8_more
 	kernel_attend_meet_64_16
@@ -84,6 +87,8 @@ const (
 	kernel_attend_meet_128_16
 	kernel_attend_meet_256_8
 	kernel_attend_meet_256_8_more
+	kernel_attend_meet_256_8_short
+	kernel_attend_meet_256_8_short_more
 	kernel_attend_meet_512_8_more
 	kernel_attend_meet_64_any
 	kernel_attend_meet_128_any
@@ -498,6 +503,9 @@ var kernels = [kernelCount]struct {
 	kernel_attend_latent_rows_small:         {"attend_latent_rows", "attend_latent_rows_small", true},
 	kernel_attend_left_64:                   {"attend_left", "attend_left_64", true},
 	kernel_attend_left_128:                  {"attend_left", "attend_left_128", true},
+	kernel_attend_left_256:                  {"attend_left", "attend_left_256", true},
+	kernel_attend_left_128_more:             {"attend_left", "attend_left_128_more", true},
+	kernel_attend_left_256_more:             {"attend_left", "attend_left_256_more", true},
 	kernel_attend_meet_64_8:                 {"attend_meet", "attend_meet_64_8", true},
 	kernel_attend_meet_64_8_more:            {"attend_meet", "attend_meet_64_8_more", true},
 	kernel_attend_meet_64_16:                {"attend_meet", "attend_meet_64_16", true},
@@ -506,6 +514,8 @@ var kernels = [kernelCount]struct {
 	kernel_attend_meet_128_16:               {"attend_meet", "attend_meet_128_16", true},
 	kernel_attend_meet_256_8:                {"attend_meet", "attend_meet_256_8", true},
 	kernel_attend_meet_256_8_more:           {"attend_meet", "attend_meet_256_8_more", true},
+	kernel_attend_meet_256_8_short:          {"attend_meet", "attend_meet_256_8_short", true},
+	kernel_attend_meet_256_8_short_more:     {"attend_meet", "attend_meet_256_8_short_more", true},
 	kernel_attend_meet_512_8_more:           {"attend_meet", "attend_meet_512_8_more", true},
 	kernel_attend_meet_64_any:               {"attend_meet", "attend_meet_64_any", true},
 	kernel_attend_meet_128_any:              {"attend_meet", "attend_meet_128_any", true},
@@ -2929,6 +2939,24 @@ func (d *Device) attend_left_128(l launch, given []byte) {
 	d.launch(a, l)
 }
 
+func (d *Device) attend_left_256(l launch, given []byte) {
+	a := d.begin(kernel_attend_left_256)
+	a.bytes(given)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_left_128_more(l launch, given []byte) {
+	a := d.begin(kernel_attend_left_128_more)
+	a.bytes(given)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_left_256_more(l launch, given []byte) {
+	a := d.begin(kernel_attend_left_256_more)
+	a.bytes(given)
+	d.launch(a, l)
+}
+
 func (d *Device) attend_meet_64_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
 	a := d.begin(kernel_attend_meet_64_8)
 	a.tensor(y, tensor.F16, "y")
@@ -3253,6 +3281,98 @@ func (d *Device) attend_meet_256_8(l launch, y tensor.Tensor, places tensor.Tens
 
 func (d *Device) attend_meet_256_8_more(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
 	a := d.begin(kernel_attend_meet_256_8_more)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.tensor(words, tensor.I32, "words")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
+	a.tensor(vNorm, tensor.F32, "vNorm")
+	a.int32(late)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_meet_256_8_short(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
+	a := d.begin(kernel_attend_meet_256_8_short)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.tensor(words, tensor.I32, "words")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
+	a.tensor(vNorm, tensor.F32, "vNorm")
+	a.int32(late)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_meet_256_8_short_more(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
+	a := d.begin(kernel_attend_meet_256_8_short_more)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")

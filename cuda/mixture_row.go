@@ -82,7 +82,6 @@ func (d *Device) mixtureLogits(m *rowMixture) {
 	m.words = d.scratch(scratchOrdered, tensor.I32, x.Rows, in+choice_keys_behind+choice_most_experts)
 	l := routerLaunch(r, x.Rows)
 	l.beside = true
-	d.mixes = true
 	if a := r.Apart; a != nil {
 		routersApart[r.W.Type](d, l, m.to.Logits, m.words, x, a.Scale, r.Scale, r.W, r.Bias, int32(r.W.Rows), int32(in), a.Norm.Eps, a.Norm.Offset)
 		return

@@ -25,7 +25,7 @@ type packed struct {
 	from    tensor.Tensor // what comes there, as to
 	turn    device.Turning
 	leaving leaving // for whom results are left, or nothing
-	beside  int     // bytes of shared memory that are left for them, by several rows
+	beside  int     // bytes of shared memory that are left for them
 
 	again  bool             // the products in front read the same, and like them
 	left   bool             // something may have been left for it
@@ -254,7 +254,7 @@ func (d *Device) packedProducts(p *packed) {
 		c.areas, _ = p.areas()
 		c.portions, _ = p.portions()
 	}
-	l := launch{blocks: dim{x: p.blocks(d.sms)}, threads: dim{x: 32 * plan.warps}, shared: plan.shared, beside: d.mixes && p.x.Rows == 1 || p.leaving.words != 0 && p.x.Rows > 1}
+	l := launch{blocks: dim{x: p.blocks(d.sms)}, threads: dim{x: 32 * plan.warps}, shared: sharedBeside(plan.shared, p.beside)}
 	if p.join.cols > 0 {
 		d.packed.join = p.join
 		d.packed.join.each = int32(pieces(int(p.join.cols), l.blocks.x))

@@ -15,10 +15,11 @@ static_assert(positions == at_once && left_words == part_words && most_parts == 
 
 #if __CUDA_ARCH__ >= 900
 
-template <int warps, int D, int N, bool full, bool more>
+template <int warps, int D, int N, int sharing, bool full, bool more>
 __device__ void attend(const Attend& a, const Cache& c, unsigned* words, const float* v_norm, bool late) {
 	extern __shared__ uint4 memory[];
-	Shared<warps, D, N>& m = *(Shared<warps, D, N>*)memory;
+	using M = Shared<warps, D, N, sharing>;
+	M& m = *(M*)memory;
 	let_next();
 	Heads h(a, blockIdx.x, 8 * N);
 	if constexpr (more) h.values = v_norm, h.late = late;
@@ -27,7 +28,7 @@ __device__ void attend(const Attend& a, const Cache& c, unsigned* words, const f
 	int all = h.count * ((a.dim + 3) / 4);
 	unsigned* row = words + ((int64)b.row * gridDim.x + b.set) * b.parts * (8 * N * D / 4) * part_words;
 	Leave give(row, b.part, all);
-	int parts = attend_row<warps, D, N, full>(m, a, c, find, h, [] { wait_for_previous(); }, give);
+	int parts = attend_row<full>(m, a, c, find, h, [] { wait_for_previous(); }, give);
 	half* y = a.y + b.row * a.ldy;
 	if (parts > 32) join_words<warps, full, 4>(row, a, h, y, b.part, parts);
 	else if (parts > 1) join_words<warps, full, 1>(row, a, h, y, b.part, parts);
@@ -35,15 +36,15 @@ __device__ void attend(const Attend& a, const Cache& c, unsigned* words, const f
 
 #else  // the kernels of attend_decode.cu are for other GPUs
 
-template <int warps, int D, int N, bool full, bool more>
+template <int warps, int D, int N, int sharing, bool full, bool more>
 __device__ void attend(const Attend&, const Cache&, unsigned*, const float*, bool) {}
 
 #endif
 
-// Names are of the largest dimension, the heads of a set, and whether dimensions may
-// be any; and of kernels that do more, which norm values, or queries and keys behind the rotation, if they are told: what they do more
+// Names are of the largest dimension, the heads of a set, whether dimensions may
+// be any, and whether positions are to be few, where two warps share a head; and of kernels that do more, which norm values, or queries and keys behind the rotation, if they are told: what they do more
 // costs others some tenths of a percent.
-#define ATTEND(name, warps, D, N, full, more)                                                       \
+#define ATTEND(name, warps, D, N, sharing, full, more)                                              \
 	extern "C" __global__ void __launch_bounds__(32 * warps, 1)                                     \
 	name(half* y, const half* places, const half* q, half* k_pages, half* v_pages, const half* k, const half* v,        \
 	     const float* freqs, const float* sinks, const float* q_norm, const float* k_norm,          \
@@ -53,22 +54,24 @@ __device__ void attend(const Attend&, const Cache&, unsigned*, const float*, boo
 	     float scale, float cap, float temperature, int temperature_span, int window, int norm,     \
 	     float eps, float offset, const float* v_norm, int late) {                                  \
 		Cache c = {k_pages, v_pages, table, table_cols, page_rows, kv_heads * dim};                 \
-		attend<warps, D, N, full, more>(                                                            \
+		attend<warps, D, N, sharing, full, more>(                                                 \
 			{y, places, q, k, v, freqs, sinks, pos, seq, fault, rows, sequences, pages, heads, kv_heads,    \
 			 dim, pairs, interleaved, ldy, ldq, ldk, ldv, turn_scale,                               \
 			 {scale, cap, temperature, temperature_span}, window,                                   \
 			 {q_norm, k_norm, norm, eps, offset}}, c, (unsigned*)words, v_norm, late);              \
 	}
 
-ATTEND(attend_meet_64_8, many, 64, 1, true, false)
-ATTEND(attend_meet_64_8_more, many, 64, 1, true, true)
-ATTEND(attend_meet_64_16, many, 64, 2, true, false)
-ATTEND(attend_meet_128_8, many, 128, 1, true, false)
-ATTEND(attend_meet_128_8_more, many, 128, 1, true, true)
-ATTEND(attend_meet_128_16, few, 128, 2, true, false)
-ATTEND(attend_meet_256_8, few, 256, 1, true, false)
-ATTEND(attend_meet_256_8_more, few, 256, 1, true, true)
-ATTEND(attend_meet_512_8_more, few, 512, 1, true, true)
-ATTEND(attend_meet_64_any, many, 64, 1, false, false)
-ATTEND(attend_meet_128_any, few, 128, 1, false, false)
-ATTEND(attend_meet_256_any, few, 256, 1, false, false)
+ATTEND(attend_meet_64_8, many, 64, 1, 1, true, false)
+ATTEND(attend_meet_64_8_more, many, 64, 1, 1, true, true)
+ATTEND(attend_meet_64_16, many, 64, 2, 1, true, false)
+ATTEND(attend_meet_128_8, many, 128, 1, 1, true, false)
+ATTEND(attend_meet_128_8_more, many, 128, 1, 1, true, true)
+ATTEND(attend_meet_128_16, few, 128, 2, 1, true, false)
+ATTEND(attend_meet_256_8, few, 256, 1, 1, true, false)
+ATTEND(attend_meet_256_8_more, few, 256, 1, 1, true, true)
+ATTEND(attend_meet_256_8_short, few, 256, 1, 2, true, false)
+ATTEND(attend_meet_256_8_short_more, few, 256, 1, 2, true, true)
+ATTEND(attend_meet_512_8_more, few, 512, 1, 2, true, true)
+ATTEND(attend_meet_64_any, many, 64, 1, 1, false, false)
+ATTEND(attend_meet_128_any, few, 128, 1, 1, false, false)
+ATTEND(attend_meet_256_any, few, 256, 1, 1, false, false)

@@ -14,26 +14,6 @@ constexpr int padding = 4;  // of a row of sums
 
 static_assert(padding % 4 == 0, "sums are read by four");
 
-// Heads of more than 256 dimensions are shared by warps, which take the same positions: each has some of the columns of keys
-// and of values, and as many registers as for heads of so many.
-template <int D>
-constexpr int sharing = D > 256 ? D / 256 : 1;
-template <int D>
-constexpr int columns_of = D / sharing<D>;
-
-// unit is which of those that take positions of their own the warp is of, column the first one that it has.
-template <int D>
-__device__ inline int unit() { return threadIdx.x / 32 / sharing<D>; }
-template <int D>
-__device__ inline int column() { return threadIdx.x / 32 % sharing<D> * columns_of<D>; }
-
-// columns_from returns the warp's columns of a head.
-template <int D>
-__device__ inline const half* columns_from(const half* head) {
-	if constexpr (sharing<D> > 1) head += column<D>();  // added, a zero makes other code
-	return head;
-}
-
 // Exchange is where warps that share positions leave their products, of two rounds in turn.
 template <int warps, int N, int shared>
 struct Exchange {
@@ -64,9 +44,12 @@ struct Exchange<warps, N, 1> {
 };
 
 // Shared is the shared memory of a block: queries, the new key and value, and, for
-// every head, what its warps have found, and then the block.
-template <int warps, int D, int N>
-struct Shared : Exchange<warps, N, sharing<D>> {
+// every head, what its warps have found, and then the block. `sharing` warps may take the same positions: each has some of the columns
+// of keys and of values, and as many registers as for heads of so many.
+template <int all, int D, int N, int sharing = 1>
+struct Shared : Exchange<all, N, sharing> {
+	static constexpr int warps = all, dim = D, eights = N, units = warps / sharing, columns = D / sharing;
+	static constexpr bool asks_ahead = columns <= 128;  // there are registers for the next keys and values
 	half q[8 * N][D + 8], k[D], v[D];
 	float2 turns[D / 2];
 	float top[8 * N][warps], sum[8 * N][warps];
@@ -74,6 +57,16 @@ struct Shared : Exchange<warps, N, sharing<D>> {
 	alignas(16) float sums[4];  // [units, heads, D + padding]: as many heads as there are
 
 	__device__ float* of(int unit, int head, int heads) { return sums + (unit * heads + head) * (D + padding); }
+
+	// unit is which of those that take positions of their own the warp is of, column the first one that it has.
+	__device__ static int unit() { return threadIdx.x / 32 / sharing; }
+	__device__ static int column() { return threadIdx.x / 32 % sharing * columns; }
+
+	// columns_from returns the warp's columns of a head.
+	__device__ static const half* columns_from(const half* head) {
+		if constexpr (sharing > 1) head += column();  // added, a zero makes other code
+		return head;
+	}
 };
 
 // Place is a block's among those of a row: its set of heads, and which part of the
@@ -107,21 +100,17 @@ struct Begun {
 	int64 first, newest;
 };
 
-// asks_ahead tells whether there are registers for the next keys and values.
-template <int D>
-constexpr bool asks_ahead = D <= 128;
-
 // begin has a warp ask for its first keys and values, and turns be computed; freq is the
 // frequency of the thread's pair.
-template <int warps, int D, int N, bool full>
-__device__ inline Begun begin(Shared<warps, D, N>& m, Walk<columns_of<D>, full>& walk, const Attend& a, const Cache& c, const Share& share, float freq) {
-	int chunk = share.from + unit<D>();
+template <bool full, class M>
+__device__ inline Begun begin(M& m, Walk<M::columns, full>& walk, const Attend& a, const Cache& c, const Share& share, float freq) {
+	int chunk = share.from + m.unit();
 	Begun b = {c.row(share.seq, min(chunk * at_once, share.pos)), c.row(share.seq, share.pos)};
 	if (threadIdx.x < a.pairs) {
 		float2 t = turn((double)share.pos * (double)freq);
 		m.turns[threadIdx.x] = make_float2(t.x * a.turn_scale, t.y * a.turn_scale);
 	}
-	if (asks_ahead<D> && chunk < share.to) walk.read_keys(b.first, share.pos - chunk * at_once), walk.read_values(b.first, share.pos - chunk * at_once);
+	if (M::asks_ahead && chunk < share.to) walk.read_keys(b.first, share.pos - chunk * at_once), walk.read_values(b.first, share.pos - chunk * at_once);
 	return b;
 }
 
@@ -139,8 +128,9 @@ __device__ inline void normalize(half (&v)[n], const float* weights, int dim, co
 }
 
 // prepare brings queries, and the new key and value, to shared memory.
-template <int warps, int D, int N, bool full>
-__device__ inline void prepare(Shared<warps, D, N>& m, const Attend& a, const Share& share, int row, const Heads& h) {
+template <bool full, class M>
+__device__ inline void prepare(M& m, const Attend& a, const Share& share, int row, const Heads& h) {
+	constexpr int warps = M::warps, D = M::dim;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	const half *q = a.q + row * a.ldq + h.first * a.dim, *v = a.v + row * a.ldv + h.kv * a.dim;
 	for (int head = warp; head < h.count; head += warps) bring<D, full>(m.q[head], q + head * a.dim, a.norms.q, a, m.turns, h.late);
@@ -156,8 +146,9 @@ __device__ inline void prepare(Shared<warps, D, N>& m, const Attend& a, const Sh
 }
 
 // keep_newest has the last warp store the new key and value.
-template <int warps, int D, int N, bool full>
-__device__ inline void keep_newest(const Shared<warps, D, N>& m, const Attend& a, const Cache& c, const Share& share, const Heads& h, int64 at) {
+template <bool full, class M>
+__device__ inline void keep_newest(const M& m, const Attend& a, const Cache& c, const Share& share, const Heads& h, int64 at) {
+	constexpr int warps = M::warps, D = M::dim;
 	int lane = threadIdx.x % 32;
 	if (!share.newest || !h.leads || threadIdx.x / 32 < warps - 1) return;
 	half *k = (half*)c.k + at + h.kv * a.dim, *v = (half*)c.v + at + h.kv * a.dim;
@@ -166,12 +157,12 @@ __device__ inline void keep_newest(const Shared<warps, D, N>& m, const Attend& a
 }
 
 // attend_share has the warp's chunks of a share, which has begun.
-template <int warps, int D, int N, bool full>
-__device__ inline void attend_share(State<columns_of<D>, N>& state, Shared<warps, D, N>& m, Walk<columns_of<D>, full>& walk, const Attend& a, const Cache& c, const Share& share, int64 at) {
-	constexpr bool ahead = asks_ahead<D>;
-	constexpr int units = warps / sharing<D>;
+template <bool full, class M>
+__device__ inline void attend_share(State<M::columns, M::eights>& state, M& m, Walk<M::columns, full>& walk, const Attend& a, const Cache& c, const Share& share, int64 at) {
+	constexpr bool ahead = M::asks_ahead;
+	constexpr int units = M::units, N = M::eights;
 	Span span(share.pos, a.window);
-	int chunk = share.from + unit<D>(), g = threadIdx.x % 32 / 4;
+	int chunk = share.from + m.unit(), g = threadIdx.x % 32 / 4;
 	int64 next = 0;
 	float cap = a.how.cap, factor = a.how.factor(share.pos) * (cap == 0 ? log2e : 1);
 #pragma unroll 1
@@ -180,9 +171,9 @@ __device__ inline void attend_share(State<columns_of<D>, N>& state, Shared<warps
 		bool own = share.newest && last < at_once, more = chunk + units < share.to;
 		if (more) next = c.row(share.seq, first + at_once * units);
 		if (!ahead) walk.read_keys(at, last), walk.read_values(at, last);
-		if (own) walk.put_key(columns_from<D>(m.k), last), walk.put_value(columns_from<D>(m.v), last);
+		if (own) walk.put_key(m.columns_from(m.k), last), walk.put_value(m.columns_from(m.v), last);
 		float s[N][4] = {};
-		walk.multiply(s, m.q, column<D>());
+		walk.multiply(s, m.q, m.column());
 		m.add(s, (chunk - share.from) / units);
 		if (ahead && more) walk.read_keys(next, behind);
 #pragma unroll
@@ -201,10 +192,10 @@ __device__ inline void attend_share(State<columns_of<D>, N>& state, Shared<warps
 // join_warps joins what the warps have found: the result of a single block, or what
 // is joined with others, which give(i, head, at, part) takes, i being the vector of four
 // columns of a head from `at` on.
-template <int warps, int D, int N, bool full, class Give>
-__device__ inline void join_warps(Shared<warps, D, N>& m, const Attend& a, const Heads& h, half* y, const Spot& first, bool single, const Give& give) {
-	constexpr int units = warps / sharing<D>;
-	int dim = dim_of<D, full>(a), vectors = (dim + 3) / 4;
+template <bool full, class M, class Give>
+__device__ inline void join_warps(M& m, const Attend& a, const Heads& h, half* y, const Spot& first, bool single, const Give& give) {
+	constexpr int units = M::units, warps = M::warps;
+	int dim = dim_of<M::dim, full>(a), vectors = (dim + 3) / 4;
 	for (int i = threadIdx.x; i < h.count * vectors; i += 32 * warps) {
 		int head = i / vectors, at = i % vectors * 4;
 		Part p[units];
@@ -239,10 +230,10 @@ struct Fixed {
 // rows, if no other block has any. It returns how many blocks have parts, if this is one,
 // which are to be joined if they are more than one, and have been given (join_warps); else 0. find is a Fixed or the like;
 // wait is wait_for_previous: launches are dependent whose kernels' own files call it.
-template <int warps, int D, int N, bool full, class Find, class Wait, class Give>
-__device__ inline int attend_row(Shared<warps, D, N>& m, const Attend& a, const Cache& c, Find& find, const Heads& h, const Wait& wait, const Give& give) {
-	for (int i = threadIdx.x; i < 8 * N * (D + 8) / 2; i += 32 * warps) ((unsigned*)m.q)[i] = 0;  // for heads that there are not
-	Walk<columns_of<D>, full> walk = {columns_from<D>(c.k + h.kv * a.dim), columns_from<D>(c.v + h.kv * a.dim), c.cols, a.dim};
+template <bool full, class M, class Find, class Wait, class Give>
+__device__ inline int attend_row(M& m, const Attend& a, const Cache& c, Find& find, const Heads& h, const Wait& wait, const Give& give) {
+	for (int i = threadIdx.x; i < 8 * M::eights * (M::dim + 8) / 2; i += 32 * M::warps) ((unsigned*)m.q)[i] = 0;  // for heads that there are not
+	Walk<M::columns, full> walk = {m.columns_from(c.k + h.kv * a.dim), m.columns_from(c.v + h.kv * a.dim), c.cols, a.dim - m.column()};
 	float freq = threadIdx.x < a.pairs ? a.freqs[threadIdx.x] : 0;
 	int thread = min((int)threadIdx.x, h.count * ((a.dim + 3) / 4) - 1), vectors = (a.dim + 3) / 4;
 	Spot first(a, (h.first + thread / vectors) * a.dim + thread % vectors * 4);
@@ -253,24 +244,24 @@ __device__ inline int attend_row(Shared<warps, D, N>& m, const Attend& a, const 
 		const Place b = find();
 		int pos = current(a.pos + b.row), seq = current(a.seq + b.row);
 		bool there = a.there(c, pos, seq);
-		Share share(a, b.part, b.working(Span(pos, a.window), warps / sharing<D>), pos, seq);
+		Share share(a, b.part, b.working(Span(pos, a.window), M::units), pos, seq);
 		bool works = there && b.part < share.parts;
 		Begun begun = {0, 0};
-		if (works) begun = begin<warps, D, N, full>(m, walk, a, c, share, freq);
+		if (works) begun = begin<full>(m, walk, a, c, share, freq);
 		__syncthreads();
 		if (guesses) wait();
 		int pos_now = current(a.pos + b.row), seq_now = current(a.seq + b.row), seen = find.see();  // and not waited for yet
-		if (works) prepare<warps, D, N, full>(m, a, share, b.row, h);
+		if (works) prepare<full>(m, a, share, b.row, h);
 		bool right = !guesses || pos_now == pos && seq_now == seq && find.stays(seen);
 		if (!__syncthreads_and(right)) continue;  // threads may have seen different positions
 		if (!there && b.part == 0 && threadIdx.x == 0) report(a.fault, position_fault, pos, c.table_cols * c.page_rows);
 		if (!works) return 0;
-		State<columns_of<D>, N> state;
-		attend_share<warps, D, N, full>(state, m, walk, a, c, share, begun.first);
-		state.put(m, h.count, unit<D>(), column<D>());
+		State<M::columns, M::eights> state;
+		attend_share<full>(state, m, walk, a, c, share, begun.first);
+		state.put(m, h.count, m.unit(), m.column());
 		__syncthreads();
-		keep_newest<warps, D, N, full>(m, a, c, share, h, begun.newest);
-		join_warps<warps, D, N, full>(m, a, h, a.y + b.row * a.ldy, first, share.parts == 1, give);
+		keep_newest<full>(m, a, c, share, h, begun.newest);
+		join_warps<full>(m, a, h, a.y + b.row * a.ldy, first, share.parts == 1, give);
 		return share.parts;
 	}
 }

@@ -86,7 +86,7 @@ __device__ void attend(const Attend& a, const Cache& c, float* sums, int* counte
 		*(float4*)(of(b.part, head) + at) = all.out;
 		if (at == 0) *(float4*)(of(b.part, head) + D) = make_float4(all.top, all.sum, 0, 0);
 	};
-	int parts = attend_row<warps, D, N, full>(m, a, c, division, h, [] { wait_for_previous(); }, give);
+	int parts = attend_row<full>(m, a, c, division, h, [] { wait_for_previous(); }, give);
 	if (parts <= 1) return;
 	int item = b.row * gridDim.x + b.set;
 	half* y = a.y + b.row * a.ldy;

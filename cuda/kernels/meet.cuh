@@ -6,6 +6,16 @@
 #include "half.cuh"
 #include "rows.cuh"
 
+constexpr int attending_warps = 4;  // of a block that attends
+
+// attending returns how many blocks attend to a row, of at most some: as many as find a round of
+// their warps, two of which share a head of more than 128 dimensions, or more, a power of two, as is `most`, so that lanes join parts (join_words.cuh).
+__device__ inline int attending(int pos, int window, int most, int dim) {
+	Span span(max(pos, 0), window);
+	int chunks = span.chunks_end() - span.chunk(), units = dim > 128 ? attending_warps / 2 : attending_warps, blocks = (chunks + units - 1) / units;
+	return min(most, blocks <= 1 ? 1 : 1 << (32 - __clz(blocks - 1)));
+}
+
 // Leaving is how products of q, k and v are left for the blocks that attend to rows: for a
 // set of heads that share keys, of which a head of keys has some, `queries` for each of `most`
 // blocks, and the new key and value, of dim.
@@ -15,6 +25,7 @@ struct Leaving {
 	int queries, dim, most, window;
 	int sets, words_a_row;  // sets of a head of keys
 
+	__device__ int readers(int position) const { return attending(position, window, most, dim); }  // of queries of a row
 	__device__ int stride() const { return most * queries + 2 * dim; }
 	__device__ unsigned* set(int row, int i) const { return words + row * words_a_row + (int64)i * stride(); }
 	__device__ unsigned* newest(int row, int i) const { return set(row, i) + most * queries; }
@@ -25,16 +36,6 @@ struct Leaving {
 		return (matrix == 0 ? set(row, i) : newest(row, i * sets) + (matrix - 1) * dim) + (c - i * width);
 	}
 };
-
-constexpr int attending_warps = 4;  // of a block that attends
-
-// attending returns how many blocks attend to a row, of at most some: as many as find a round of
-// their warps, or more, a power of two, as is `most`, so that lanes join parts (join_words.cuh).
-__device__ inline int attending(int pos, int window, int most) {
-	Span span(max(pos, 0), window);
-	int chunks = span.chunks_end() - span.chunk(), blocks = (chunks + attending_warps - 1) / attending_warps;
-	return min(most, blocks <= 1 ? 1 : 1 << (32 - __clz(blocks - 1)));
-}
 
 // leave leaves a number in a word.
 __device__ inline void leave(unsigned* to, half v) {

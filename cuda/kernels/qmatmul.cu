@@ -73,7 +73,7 @@ __device__ inline void qmatmul_row(const P& p) {
 		feed.ask(), feed.look();
 		if constexpr (P::joins) joint.join(p.join, part, found);
 		lowest = part.make();
-		if (stores) results[threadIdx.x] = result.kept(p, round.from + warp, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0);
+		if (stores) results[threadIdx.x] = result.kept(p, round.from + warp, leaves ? p.leaving.readers(pos) : 0);
 		if (last) {
 			float v = f.get(p.link);
 			if (lane == 0) norm = v;
@@ -86,7 +86,7 @@ __device__ inline void qmatmul_row(const P& p) {
 		if (leaves && stores) pos = look_at(p.leaving.pos);
 		lowest = stage_digits(staged, p, ahead, [&] { feed.ask(), feed.look(); });
 		__syncthreads();
-		if (stores) results[threadIdx.x] = result_of<links>(p, round.from + warp, lane, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0);
+		if (stores) results[threadIdx.x] = result_of<links>(p, round.from + warp, lane, leaves ? p.leaving.readers(pos) : 0);
 	}
 	float digit = lowest * (lane % 2 ? 128 * 128 / times_codes : 1 / times_codes);
 	float* keep = parts + warp * tile_columns + lane / 4 + lane % 4 / 2 * 16 + lane % 2 * 8;
@@ -118,7 +118,7 @@ __device__ inline void qmatmul_row(const P& p) {
 		if (round.to == run.to) break;
 		__syncthreads();
 		round = {round.to, min(round.to + span_of(p), run.to)};
-		if (warp < round.size()) results[threadIdx.x] = result_of<links>(p, round.from + warp, lane, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0);
+		if (warp < round.size()) results[threadIdx.x] = result_of<links>(p, round.from + warp, lane, leaves ? p.leaving.readers(pos) : 0);
 	}
 	arrived<0>();
 }
@@ -222,7 +222,7 @@ __device__ inline void qmatmul_digits(const Product& p) {
 		feed.ask();
 	});
 	x.begin();
-	if (stores) results[threadIdx.x] = result.kept(p, round.from + mine, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0, row);
+	if (stores) results[threadIdx.x] = result.kept(p, round.from + mine, leaves ? p.leaving.readers(pos) : 0, row);
 	if (factors_of < p.rows) {
 		float v = f.get(p.link, factors_of);
 		if (lane == 0) factors[factors_of] = v;
@@ -252,7 +252,7 @@ __device__ inline void qmatmul_digits(const Product& p) {
 		if (round.to == run.to) break;
 		__syncthreads();
 		round = {round.to, min(round.to + span_of(p), run.to)};
-		if (has_row && mine < round.size()) results[threadIdx.x] = result_of<true, true>(p, round.from + mine, lane, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0, row);
+		if (has_row && mine < round.size()) results[threadIdx.x] = result_of<true, true>(p, round.from + mine, lane, leaves ? p.leaving.readers(pos) : 0, row);
 	}
 	arrived<0>();
 }

@@ -126,22 +126,25 @@ func (a *attention) loadRope(b *builder, m *Module) {
 }
 
 // mixing returns what a device does between the products, with norms of heads that it
-// can do there.
+// can do there: of values, too, where it is that of queries.
 func (a *attention) mixing(s *State) device.Mixing {
 	m := device.Mixing{Freqs: a.freqs, Rope: a.rope, Attend: a.attend, Batch: s.Batch}
 	m.Cache, m.Layer = s.cache.of(a.layer)
 	if a.together() {
 		m.Heads = device.Heads{Norm: a.query.Norm, Q: a.query.W, K: a.key.W, Late: a.late}
+		if a.value.Norm == a.query.Norm && a.value.shared() && a.value.W.Cols == a.attend.HeadDim {
+			m.Heads.V = a.value.W
+		}
 	}
 	return m
 }
 
 // fused does the products of p and mixes them on a device that can.
 func (a *attention) fused(f device.Fuser, s *State, p device.Products) bool {
-	if a.late || a.clip > 0 || a.keyValues || a.lends || a.borrows || !a.value.none() || !a.together() && !(a.query.none() && a.key.none()) {
+	m := a.mixing(s)
+	if a.clip > 0 || a.keyValues || a.lends || a.borrows || !a.value.none() && m.Heads.V.Nil() || !a.together() && !(a.query.none() && a.key.none()) {
 		return false
 	}
-	m := a.mixing(s)
 	m.Attend.Reader = s.reader
 	return f.Attention(a.of(s, Mixed), p, m)
 }
@@ -173,9 +176,7 @@ func (a *attention) mixAtOnce(s *State, k, v tensor.Tensor) {
 	if !a.together() {
 		a.norms(s)
 	}
-	if a.together() && a.value.Norm == a.query.Norm && a.value.shared() && a.value.W.Cols == a.attend.HeadDim {
-		m.Heads.V = a.value.W
-	} else {
+	if m.Heads.V.Nil() {
 		a.value.heads(s.Dev, v, a.attend.KVHeads)
 	}
 	m.Attend.Reader = s.reader

@@ -45,6 +45,10 @@ func attentionCases() (cases []testCase) {
 	far, hard := several(8, 4, 128, 700, 20), short(several(16, 4, 64, 126, 253))
 	far.window, far.pageRows, hard.softcap, hard.temperature, hard.sinks = 300, 32, 20, 0.3, true
 	roomy.room, deep.room = 4096, 4096
+	wide, gemma := device.Rope{Dims: 256}, at(8, 4, 256, 700)
+	gemma.window, gemma.softcap, gemma.pageRows = 300, 20, 32
+	valued := func(c attendCase) attendCase { c.values = true; return c }
+	late := func(c attendCase) attendCase { c.late = true; return c }
 	for _, c := range []attentionCase{
 		{mixCase{at(4, 4, 128, 0), whole, nil}, 512, "1:4b_128g", false},
 		{mixCase{at(4, 4, 128, 15), whole, nil}, 512, "0.1:8b_32g/0.1:6b_64g/0.2:5b_128g/0.2:4b_128g/0.2:3b_64g/0.2:2b_32g", true},
@@ -77,9 +81,26 @@ func attentionCases() (cases []testCase) {
 		{mixCase{short(several(32, 4, 64, 250, 7)), device.Rope{Dims: 64, Interleaved: true}, nil}, 2048, "1:4b_128g", false},
 		{mixCase{hard, device.Rope{Dims: 20, Interleaved: true, Scale: 1.1}, nil}, 192, "1:6b_32g", true},
 		{mixCase{far, whole, rms}, 512, "0.5:5b_64g/0.5:4b_64g", false},
+		{mixCase{at(8, 4, 256, 0), wide, nil}, 256, "1:4b_128g", false},
+		{mixCase{at(8, 4, 256, 15), wide, rms}, 512, "1:4b_128g", true},
+		{mixCase{at(16, 8, 256, 33), wide, nil}, 256, "0.5:3b_64g/0.5:2b_64g", false},
+		{mixCase{at(16, 16, 256, 250), device.Rope{Dims: 64, Interleaved: true}, nil}, 256, "1:4b_128g", true},
+		{mixCase{at(8, 2, 256, 500), wide, rms}, 256, "1:4b_128g", false},
+		{mixCase{at(4, 1, 256, 1000), wide, nil}, 256, "1:6b_32g", false},
+		{mixCase{gemma, wide, rms}, 512, "1:4b_128g", false},
+		{mixCase{short(several(8, 4, 256, 100, 15)), wide, rms}, 512, "1:4b_128g", false},
+		{mixCase{short(several(8, 8, 256, 63, 200)), wide, nil}, 256, "0.5:5b_64g/0.5:4b_64g", true},
+		{mixCase{valued(at(16, 8, 256, 40)), wide, rms}, 512, "1:4b_128g", false},
+		{mixCase{valued(late(at(8, 1, 256, 130))), wide, rms}, 256, "1:4b_128g", true},
+		{mixCase{late(at(32, 8, 128, 90)), whole, rms}, 256, "1:4b_128g", false},
+		{mixCase{late(short(several(16, 8, 128, 60, 61))), whole, rms}, 256, "1:3b_64g", true},
+		{mixCase{valued(short(several(8, 4, 256, 0, 90))), wide, rms}, 256, "1:4b_128g", false},
 	} {
 		one := c.testCase()
 		one.name += fmt.Sprintf(" hidden=%d %s biased=%v rope=%+v normed=%v", c.hidden, c.recipe, c.biased, c.rope, c.norm)
+		if c.values || c.late {
+			one.name += fmt.Sprintf(" values=%v late=%v", c.values, c.late)
+		}
 		one.limit, one.build = attentionLimit, c.build
 		cases = append(cases, one)
 	}
