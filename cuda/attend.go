@@ -58,15 +58,17 @@ func (d *Device) Attend(y, q tensor.Tensor, of device.Cache, layer int, a device
 // Mix is norms of heads, Rope, Store and Attend: of single rows in one kernel, unless their
 // heads are few.
 func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, of device.Cache, layer int, h device.Heads, r device.Rope, a device.Attend, b device.Batch) {
-	want((k.Nil() || h.Q.Nil() == h.K.Nil()) && (h.Q.Nil() || h.Q.Cols == a.HeadDim) && (h.K.Nil() || h.K.Cols == a.HeadDim) && (h.V.Nil() || h.V.Cols == a.HeadDim), "Mix", h.Q, h.K, h.V)
+	queries, keys := a.HeadDim, a.HeadDim
+	if h.Whole {
+		queries, keys = a.HeadDim*a.Heads, a.HeadDim*a.KVHeads
+	}
+	want((k.Nil() || h.Q.Nil() == h.K.Nil()) && (h.Q.Nil() || h.Q.Cols == queries) && (h.K.Nil() || h.K.Cols == keys) && (h.V.Nil() || h.V.Cols == a.HeadDim), "Mix", h.Q, h.K, h.V)
 	t := rowsAttend{y: y, q: q, own: own{k, v, freqs, h, r}, cache: of.(*cache), layer: layer, Attend: a, batch: b}
 	single := b.Span == 1 && a.Latent == 0 && d.together(a, q.Rows)
-	if t.own.odd() && !(single && d.meetTakes(t)) {
+	if t.own.odd() && !(single && d.meetTakes(t) && (!h.Whole || atSixteenBytes(q) && (k.Nil() || atSixteenBytes(k)))) {
 		single = single && !h.Late
-		if !h.V.Nil() {
-			d.HeadNorm(v, h.V, a.KVHeads, h.Norm)
-			t.own.heads.V = tensor.Tensor{}
-		}
+		h = d.normApart(q, k, v, h, a)
+		t.own.heads = h
 	}
 	if single {
 		want((k.Nil() || k.Rows == q.Rows && k.Cols == a.KVHeads*a.HeadDim) && v.Rows == k.Rows && v.Cols == k.Cols && r.Dims <= a.HeadDim && freqs.Cols == r.Dims/2, "Mix", y, q, k, v, freqs)
@@ -75,6 +77,19 @@ func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, of device.Cache, layer int
 	}
 	d.beforeAttend(q, k, v, freqs, of, layer, h, r, a, b)
 	d.attend(y, q, own{}, of, layer, a, b)
+}
+
+// normApart does what only some kernels of attention do of heads' norms, but behind the rotation, and returns what is left to be done.
+func (d *Device) normApart(q, k, v tensor.Tensor, h device.Heads, a device.Attend) device.Heads {
+	if h.Whole && !h.Late {
+		device.NormHeads(d, q, k, h)
+		h.Q, h.K = tensor.Tensor{}, tensor.Tensor{}
+	}
+	if !h.V.Nil() {
+		d.HeadNorm(v, h.V, a.KVHeads, h.Norm)
+		h.V = tensor.Tensor{}
+	}
+	return h
 }
 
 // beforeAttend is what Mix does of queries and keys before it attends.

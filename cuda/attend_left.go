@@ -32,7 +32,7 @@ const leftFew = 512
 func (d *Device) leftTakes(t rowsAttend) bool {
 	round := attend_left_warps / leftSharing(t) * attend_meet_positions
 	parts := d.leftParts(t)
-	return leftVariants[t.HeadDim].of(t.own) != nil && t.group() <= spreadHeads && t.group()%leftSets(t) == 0 && parts > 0 && d.hopper() && d.meets() &&
+	return leftVariants[t.HeadDim].of(t.own) != nil && !t.own.heads.Whole && t.group() <= spreadHeads && t.group()%leftSets(t) == 0 && parts > 0 && d.hopper() && d.meets() &&
 		t.most() <= max(leftFew/t.q.Rows, parts*round)
 }
 

@@ -20,7 +20,7 @@ func (v meetVariant) fits(t rowsAttend) bool {
 
 type meetFunc func(d *Device, l launch, y, places, q, kPages, vPages, k, v, freqs, sinks, qNorm, kNorm, pos, seq, table, fault, words tensor.Tensor,
 	rows, sequences, tableCols, pages, pageRows, heads, kvHeads, dim, pairs, interleaved int32, ldy, ldq, ldk, ldv int64,
-	turnScale, scale, softcap, temperature float32, temperatureSpan, window, norm int32, eps, offset float32, vNorm tensor.Tensor, late int32)
+	turnScale, scale, softcap, temperature float32, temperatureSpan, window, norm int32, eps, offset float32, vNorm tensor.Tensor, late, whole int32)
 
 var meetVariants = []meetVariant{
 	{rowsShape{64, 8, false}, attend_meet_many, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_64_8, (*Device).attend_meet_64_8_more}},
@@ -64,7 +64,7 @@ func (d *Device) attendMeet(v meetVariant, t rowsAttend) {
 	s, b, c, h := t.numbers(), t.batch, t.cache, t.own.heads
 	v.of(t.own)(d, l, t.y, t.places, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks, h.Q, h.K,
 		b.Pos, b.Seq, b.Table, d.fault, words, s.rows, s.sequences, s.tableCols, s.pages, s.pageRows, s.heads, s.kvHeads, s.dim, s.pairs, s.interleaved,
-		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window, s.norm, h.Norm.Eps, h.Norm.Offset, h.V, flag(h.Late))
+		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window, s.norm, h.Norm.Eps, h.Norm.Offset, h.V, flag(h.Late), flag(h.Whole))
 }
 
 // meeting says which Device of a GPU has kernels whose blocks wait for each other. All of such

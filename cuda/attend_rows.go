@@ -16,8 +16,10 @@ type own struct {
 // none reports whether there is nothing to be done before attention proper.
 func (o own) none() bool { return o.k.Nil() && o.heads.Q.Nil() && o.rope.Dims == 0 }
 
-// odd reports whether there is what only some kernels of attend_meet.cu do.
-func (o own) odd() bool { return !o.heads.V.Nil() || o.heads.Late && !o.heads.Q.Nil() }
+// odd reports whether there is what only some kernels do.
+func (o own) odd() bool {
+	return !o.heads.V.Nil() || (o.heads.Late || o.heads.Whole) && !o.heads.Q.Nil()
+}
 
 // rowsAttend is an attention of single rows.
 type rowsAttend struct {

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"exl2/internal/device"
@@ -133,15 +134,16 @@ func TestOddLeftRows(t *testing.T) {
 	normed := device.Heads{Q: weights, K: weights}
 	for _, c := range []struct {
 		dim, kvHeads, reach int
-		values, late        bool
+		norms               string
 		want                bool
 	}{
-		{256, 4, 512, false, false, true}, {256, 4, 1024, false, false, false}, {256, 8, 512, false, false, true}, {256, 8, 1024, false, false, false},
-		{256, 8, 512, true, true, true}, {128, 8, 1024, false, true, true}, {64, 8, 512, false, true, false}, {64, 8, 512, false, false, true}, {192, 8, 256, false, false, false},
+		{256, 4, 512, "", true}, {256, 4, 1024, "", false}, {256, 8, 512, "", true}, {256, 8, 1024, "", false}, {64, 8, 512, "", true}, {192, 8, 256, "", false},
+		{256, 8, 512, "values late", true}, {128, 8, 1024, "late", true}, {64, 8, 512, "late", false}, {128, 8, 512, "whole", false},
 	} {
 		a := rowAttending(1, c.kvHeads, 32768)
 		a.Heads, a.HeadDim, a.batch.Reach, a.own.heads = 2*c.kvHeads, c.dim, c.reach, normed
-		if a.own.heads.Late = c.late; c.values {
+		a.own.heads.Late, a.own.heads.Whole = strings.Contains(c.norms, "late"), strings.Contains(c.norms, "whole")
+		if strings.Contains(c.norms, "values") {
 			a.own.heads.V = weights
 		}
 		if got := d.leftTakes(a); got != c.want {

@@ -2957,7 +2957,7 @@ func (d *Device) attend_left_256_more(l launch, given []byte) {
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_64_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
+func (d *Device) attend_meet_64_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32, whole int32) {
 	a := d.begin(kernel_attend_meet_64_8)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -3000,10 +3000,11 @@ func (d *Device) attend_meet_64_8(l launch, y tensor.Tensor, places tensor.Tenso
 	a.float32(offset)
 	a.tensor(vNorm, tensor.F32, "vNorm")
 	a.int32(late)
+	a.int32(whole)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_64_8_more(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
+func (d *Device) attend_meet_64_8_more(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32, whole int32) {
 	a := d.begin(kernel_attend_meet_64_8_more)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -3046,10 +3047,11 @@ func (d *Device) attend_meet_64_8_more(l launch, y tensor.Tensor, places tensor.
 	a.float32(offset)
 	a.tensor(vNorm, tensor.F32, "vNorm")
 	a.int32(late)
+	a.int32(whole)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_64_16(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
+func (d *Device) attend_meet_64_16(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32, whole int32) {
 	a := d.begin(kernel_attend_meet_64_16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -3092,10 +3094,11 @@ func (d *Device) attend_meet_64_16(l launch, y tensor.Tensor, places tensor.Tens
 	a.float32(offset)
 	a.tensor(vNorm, tensor.F32, "vNorm")
 	a.int32(late)
+	a.int32(whole)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_128_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
+func (d *Device) attend_meet_128_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32, whole int32) {
 	a := d.begin(kernel_attend_meet_128_8)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -3138,10 +3141,11 @@ func (d *Device) attend_meet_128_8(l launch, y tensor.Tensor, places tensor.Tens
 	a.float32(offset)
 	a.tensor(vNorm, tensor.F32, "vNorm")
 	a.int32(late)
+	a.int32(whole)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_128_8_more(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
+func (d *Device) attend_meet_128_8_more(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32, whole int32) {
 	a := d.begin(kernel_attend_meet_128_8_more)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -3184,10 +3188,11 @@ func (d *Device) attend_meet_128_8_more(l launch, y tensor.Tensor, places tensor
 	a.float32(offset)
 	a.tensor(vNorm, tensor.F32, "vNorm")
 	a.int32(late)
+	a.int32(whole)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_128_16(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
+func (d *Device) attend_meet_128_16(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32, whole int32) {
 	a := d.begin(kernel_attend_meet_128_16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -3230,10 +3235,11 @@ func (d *Device) attend_meet_128_16(l launch, y tensor.Tensor, places tensor.Ten
 	a.float32(offset)
 	a.tensor(vNorm, tensor.F32, "vNorm")
 	a.int32(late)
+	a.int32(whole)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_256_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
+func (d *Device) attend_meet_256_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32, whole int32) {
 	a := d.begin(kernel_attend_meet_256_8)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -3276,10 +3282,11 @@ func (d *Device) attend_meet_256_8(l launch, y tensor.Tensor, places tensor.Tens
 	a.float32(offset)
 	a.tensor(vNorm, tensor.F32, "vNorm")
 	a.int32(late)
+	a.int32(whole)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_256_8_more(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
+func (d *Device) attend_meet_256_8_more(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32, whole int32) {
 	a := d.begin(kernel_attend_meet_256_8_more)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -3322,10 +3329,11 @@ func (d *Device) attend_meet_256_8_more(l launch, y tensor.Tensor, places tensor
 	a.float32(offset)
 	a.tensor(vNorm, tensor.F32, "vNorm")
 	a.int32(late)
+	a.int32(whole)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_256_8_short(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
+func (d *Device) attend_meet_256_8_short(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32, whole int32) {
 	a := d.begin(kernel_attend_meet_256_8_short)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -3368,10 +3376,11 @@ func (d *Device) attend_meet_256_8_short(l launch, y tensor.Tensor, places tenso
 	a.float32(offset)
 	a.tensor(vNorm, tensor.F32, "vNorm")
 	a.int32(late)
+	a.int32(whole)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_256_8_short_more(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
+func (d *Device) attend_meet_256_8_short_more(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32, whole int32) {
 	a := d.begin(kernel_attend_meet_256_8_short_more)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -3414,10 +3423,11 @@ func (d *Device) attend_meet_256_8_short_more(l launch, y tensor.Tensor, places 
 	a.float32(offset)
 	a.tensor(vNorm, tensor.F32, "vNorm")
 	a.int32(late)
+	a.int32(whole)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_512_8_more(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
+func (d *Device) attend_meet_512_8_more(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32, whole int32) {
 	a := d.begin(kernel_attend_meet_512_8_more)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -3460,10 +3470,11 @@ func (d *Device) attend_meet_512_8_more(l launch, y tensor.Tensor, places tensor
 	a.float32(offset)
 	a.tensor(vNorm, tensor.F32, "vNorm")
 	a.int32(late)
+	a.int32(whole)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_64_any(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
+func (d *Device) attend_meet_64_any(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32, whole int32) {
 	a := d.begin(kernel_attend_meet_64_any)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -3506,10 +3517,11 @@ func (d *Device) attend_meet_64_any(l launch, y tensor.Tensor, places tensor.Ten
 	a.float32(offset)
 	a.tensor(vNorm, tensor.F32, "vNorm")
 	a.int32(late)
+	a.int32(whole)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_128_any(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
+func (d *Device) attend_meet_128_any(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32, whole int32) {
 	a := d.begin(kernel_attend_meet_128_any)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -3552,10 +3564,11 @@ func (d *Device) attend_meet_128_any(l launch, y tensor.Tensor, places tensor.Te
 	a.float32(offset)
 	a.tensor(vNorm, tensor.F32, "vNorm")
 	a.int32(late)
+	a.int32(whole)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_256_any(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
+func (d *Device) attend_meet_256_any(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32, whole int32) {
 	a := d.begin(kernel_attend_meet_256_any)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -3598,6 +3611,7 @@ func (d *Device) attend_meet_256_any(l launch, y tensor.Tensor, places tensor.Te
 	a.float32(offset)
 	a.tensor(vNorm, tensor.F32, "vNorm")
 	a.int32(late)
+	a.int32(whole)
 	d.launch(a, l)
 }
 

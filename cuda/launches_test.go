@@ -47,8 +47,8 @@ func TestLaunches(t *testing.T) {
 			"qmatmul_batch_8 attend_meet_64_8 qmatmul_batch_8 sum_stream_f16, qmatmul_batch_8 qmatmul_batch_8 sum_stream_f16",
 		},
 		"olmo2_packed": {
-			"qmatmul_one_joined norm_rms_f16_f16 norm_rms_f16_f16 attend_meet_64_8 qmatmul_one_joined, qmatmul_one_joined qmatmul_one_joined",
-			"qmatmul_batch_8 norm_rms_f16_f16 norm_rms_f16_f16 attend_meet_64_8 qmatmul_batch_8 sum_stream_f16, qmatmul_batch_8 qmatmul_batch_8 sum_stream_f16",
+			"qmatmul_one_joined attend_meet_64_8_more qmatmul_one_joined, qmatmul_one_joined qmatmul_one_joined",
+			"qmatmul_batch_8 attend_meet_64_8_more qmatmul_batch_8 sum_stream_f16, qmatmul_batch_8 qmatmul_batch_8 sum_stream_f16",
 		},
 		"hunyuan_packed": {
 			"qmatmul_one attend_meet_64_8_more qmatmul_one, qmatmul_one qmatmul_one",

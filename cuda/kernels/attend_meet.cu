@@ -16,13 +16,13 @@ static_assert(positions == at_once && left_words == part_words && most_parts == 
 #if __CUDA_ARCH__ >= 900
 
 template <int warps, int D, int N, int sharing, bool full, bool more>
-__device__ void attend(const Attend& a, const Cache& c, unsigned* words, const float* v_norm, bool late) {
+__device__ void attend(const Attend& a, const Cache& c, unsigned* words, const float* v_norm, bool late, bool whole) {
 	extern __shared__ uint4 memory[];
 	using M = Shared<warps, D, N, sharing>;
 	M& m = *(M*)memory;
 	let_next();
 	Heads h(a, blockIdx.x, 8 * N);
-	if constexpr (more) h.values = v_norm, h.late = late;
+	if constexpr (more) h.values = v_norm, h.late = late, h.whole = whole;
 	Fixed find = {{(int)blockIdx.y, (int)blockIdx.x, (int)blockIdx.z, (int)gridDim.z, alone}};
 	const Place& b = find.place;
 	int all = h.count * ((a.dim + 3) / 4);
@@ -37,12 +37,12 @@ __device__ void attend(const Attend& a, const Cache& c, unsigned* words, const f
 #else  // the kernels of attend_decode.cu are for other GPUs
 
 template <int warps, int D, int N, int sharing, bool full, bool more>
-__device__ void attend(const Attend&, const Cache&, unsigned*, const float*, bool) {}
+__device__ void attend(const Attend&, const Cache&, unsigned*, const float*, bool, bool) {}
 
 #endif
 
 // Names are of the largest dimension, the heads of a set, whether dimensions may
-// be any, and whether positions are to be few, where two warps share a head; and of kernels that do more, which norm values, or queries and keys behind the rotation, if they are told: what they do more
+// be any, and whether positions are to be few, where two warps share a head; and of kernels that do more, which norm values, or queries and keys behind the rotation, or rows of these, if they are told: what they do more
 // costs others some tenths of a percent.
 #define ATTEND(name, warps, D, N, sharing, full, more)                                              \
 	extern "C" __global__ void __launch_bounds__(32 * warps, 1)                                     \
@@ -52,13 +52,13 @@ __device__ void attend(const Attend&, const Cache&, unsigned*, const float*, boo
 	     int table_cols, int pages, int page_rows, int heads, int kv_heads, int dim, int pairs,     \
 	     int interleaved, int64 ldy, int64 ldq, int64 ldk, int64 ldv, float turn_scale,             \
 	     float scale, float cap, float temperature, int temperature_span, int window, int norm,     \
-	     float eps, float offset, const float* v_norm, int late) {                                  \
+	     float eps, float offset, const float* v_norm, int late, int whole) {                       \
 		Cache c = {k_pages, v_pages, table, table_cols, page_rows, kv_heads * dim};                 \
 		attend<warps, D, N, sharing, full, more>(                                                 \
 			{y, places, q, k, v, freqs, sinks, pos, seq, fault, rows, sequences, pages, heads, kv_heads,    \
 			 dim, pairs, interleaved, ldy, ldq, ldk, ldv, turn_scale,                               \
 			 {scale, cap, temperature, temperature_span}, window,                                   \
-			 {q_norm, k_norm, norm, eps, offset}}, c, (unsigned*)words, v_norm, late);              \
+			 {q_norm, k_norm, norm, eps, offset}}, c, (unsigned*)words, v_norm, late, whole);       \
 	}
 
 ATTEND(attend_meet_64_8, many, 64, 1, 1, true, false)

@@ -9,6 +9,7 @@
 
 #include "arrive.cuh"
 #include "decode.cuh"
+#include "newest.cuh"
 
 constexpr int padding = 4;  // of a row of sums
 
@@ -127,14 +128,43 @@ __device__ inline void normalize(half (&v)[n], const float* weights, int dim, co
 		if (lane + 32 * i < dim) v[i] = __float2half_rn(widen(v[i]) * inverse * (weights[lane + 32 * i] + by.offset));
 }
 
+// Inverses are those of root mean squares of a row of queries and of keys, or zeros: heads have their own.
+struct Inverses {
+	float q, k;
+};
+
+// inverses_of has the block find them, of rows of 16 bytes.
+template <class M>
+__device__ inline Inverses inverses_of(M& m, const Attend& a, int row) {
+	constexpr int warps = M::warps;
+	int queries = a.heads * a.dim, keys = a.k ? a.kv_heads * a.dim : 0, warp = threadIdx.x / 32;
+	float squares[2] = {0, 0};
+	for (int i = 8 * threadIdx.x; i < queries + keys; i += 8 * 32 * warps) {
+		bool key = i >= queries;
+		Eight<half> eight;
+		eight.words[0] = newest(key ? a.k + row * a.ldk + i - queries : a.q + row * a.ldq + i);
+		float sum = 0;
+#pragma unroll
+		for (int j = 0; j < 8; j++) sum += widen(eight.v[j]) * widen(eight.v[j]);
+		squares[key] += sum;
+	}
+	float2* found = (float2*)m.sums;
+	float2 mine = make_float2(warp_sum(squares[0]), warp_sum(squares[1])), all = make_float2(0, 0);
+	if (threadIdx.x % 32 == 0) found[warp] = mine;
+	__syncthreads();
+#pragma unroll
+	for (int w = 0; w < warps; w++) all.x += found[w].x, all.y += found[w].y;
+	return {1 / sqrtf(all.x / queries + a.norms.eps), 1 / sqrtf(all.y / max(keys, 1) + a.norms.eps)};
+}
+
 // prepare brings queries, and the new key and value, to shared memory.
 template <bool full, class M>
-__device__ inline void prepare(M& m, const Attend& a, const Share& share, int row, const Heads& h) {
+__device__ inline void prepare(M& m, const Attend& a, const Share& share, int row, const Heads& h, const Inverses& inverses) {
 	constexpr int warps = M::warps, D = M::dim;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	const half *q = a.q + row * a.ldq + h.first * a.dim, *v = a.v + row * a.ldv + h.kv * a.dim;
-	for (int head = warp; head < h.count; head += warps) bring<D, full>(m.q[head], q + head * a.dim, a.norms.q, a, m.turns, h.late);
-	if (share.newest && warp == warps - 1) bring<D, full>(m.k, a.k + row * a.ldk + h.kv * a.dim, a.norms.k, a, m.turns, h.late);
+	for (int head = warp; head < h.count; head += warps) bring<D, full>(m.q[head], q + head * a.dim, h.weights(a.norms.q, h.first + head, a), a, m.turns, h.late, inverses.q);
+	if (share.newest && warp == warps - 1) bring<D, full>(m.k, a.k + row * a.ldk + h.kv * a.dim, h.weights(a.norms.k, h.kv, a), a, m.turns, h.late, inverses.k);
 	if (share.newest && warp == warps - 2) {
 		half value[D / 32];
 #pragma unroll
@@ -251,7 +281,9 @@ __device__ inline int attend_row(M& m, const Attend& a, const Cache& c, Find& fi
 		__syncthreads();
 		if (guesses) wait();
 		int pos_now = current(a.pos + b.row), seq_now = current(a.seq + b.row), seen = find.see();  // and not waited for yet
-		if (works) prepare<full>(m, a, share, b.row, h);
+		Inverses inverses = {0, 0};
+		if (h.whole) inverses = inverses_of(m, a, b.row);
+		if (works) prepare<full>(m, a, share, b.row, h, inverses);
 		bool right = !guesses || pos_now == pos && seq_now == seq && find.stays(seen);
 		if (!__syncthreads_and(right)) continue;  // threads may have seen different positions
 		if (!there && b.part == 0 && threadIdx.x == 0) report(a.fault, position_fault, pos, c.table_cols * c.page_rows);

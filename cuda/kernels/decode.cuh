@@ -48,11 +48,14 @@ struct Heads {
 	bool leads;  // they are the first of their head of keys
 	const float* values = nullptr;  // weights of the norm of values, [dim], which is as that of keys; or null
 	bool late = false;              // norms of queries and keys follow the rotation
+	bool whole = false;             // they are of a row's heads together, and their weights [heads·dim] and [kv_heads·dim]
 	__device__ Heads(const Attend& a, int set, int most) {
 		int group = a.heads / a.kv_heads, sets = (group + most - 1) / most;
 		kv = set / sets, first = kv * group + set % sets * most, leads = set % sets == 0;
 		count = min(most, (kv + 1) * group - first);
 	}
+	// weights returns those of a head's norm.
+	__device__ const float* weights(const float* w, int head, const Attend& a) const { return whole ? w + head * a.dim : w; }
 	// Of as many a set, `sets` of which are a head of keys.
 	__device__ Heads(int set, int count, int sets) : kv(sets == 1 ? set : set / sets), first(set * count), count(count), leads(kv * sets == set) {}
 };
@@ -100,8 +103,8 @@ struct Pairs {
 		for (int j = 0; j < n; j++) to[x[j]] = __float2half_rn(u[j]), to[y[j]] = __float2half_rn(v[j]);
 	}
 
-	// normalize is head_norm.cu's, without weights if w is null.
-	__device__ void normalize(const float* w, const Attend& a) {
+	// normalize is head_norm.cu's, without weights if w is null; of a part of what is normalized, whose root mean square is known, its inverse is given.
+	__device__ void normalize(const float* w, const Attend& a, float inverse = 0) {
 		int dim = dim_of<D, full>(a);
 		float su[n], sv[n], mean = 0, squares = 0;
 #pragma unroll
@@ -112,7 +115,7 @@ struct Pairs {
 			if (x[j] < dim) u[j] -= mean, squares += u[j] * u[j];
 			if (y[j] < dim) v[j] -= mean, squares += v[j] * v[j];
 		}
-		float inverse = 1 / sqrtf(warp_sum(squares) / dim + a.norms.eps);
+		if (inverse == 0) inverse = 1 / sqrtf(warp_sum(squares) / dim + a.norms.eps);
 #pragma unroll
 		for (int j = 0; j < n; j++) {
 			u[j] = widen(__float2half_rn(u[j] * inverse * (su[j] + a.norms.offset)));
@@ -142,11 +145,11 @@ struct Pairs {
 };
 
 // bring has a warp copy a head to shared memory, normalized, if there are weights, and
-// rotated. A norm that is late follows the rotation, which the root mean square does not change: its weights do.
+// rotated. A norm that is late follows the rotation, which the root mean square does not change: its weights do. inverse is normalize's.
 template <int D, bool full>
-__device__ inline void bring(half* to, const half* from, const float* weights, const Attend& a, const float2* turns, bool late = false) {
+__device__ inline void bring(half* to, const half* from, const float* weights, const Attend& a, const float2* turns, bool late = false, float inverse = 0) {
 	Pairs<D, full> p(from, a);
-	if (weights) p.normalize(late ? nullptr : weights, a);
+	if (weights) p.normalize(late ? nullptr : weights, a, inverse);
 	p.rotate(a, [&](int, int i) { return turns[i]; });
 	if (weights && late) p.weigh(weights, a);
 	p.put(to);

@@ -229,7 +229,7 @@ type Forward interface {
 	// c up to and including each row's own. In place, if a.Latent is 0.
 	Attend(y, q tensor.Tensor, c Cache, layer int, a Attend, b Batch)
 
-	// Mix is HeadNorms of q and k, and HeadNorm of v, if h has weights, Rope of q and k where r.Dims > 0, Store
+	// Mix is HeadNorms of q and k, or Norm of each, and HeadNorm of v, if h has weights, Rope of q and k where r.Dims > 0, Store
 	// of k and v, and Attend of q: what a layer does between its products. No row may see
 	// a position of another run, and q, k and v hold anything afterwards. freqs may be absent, and so may k and v
 	// be, which are stored then, as others have seen them.
@@ -291,6 +291,7 @@ type Heads struct {
 	Norm    Norm
 	Q, K, V tensor.Tensor
 	Late    bool // those of queries and keys follow Rope
+	Whole   bool // those are of all heads of a row together: Q is [1, heads·head dimension], K [1, kv heads·head dimension]
 }
 
 // Act is an activation function.

@@ -2,10 +2,15 @@ package device
 
 import "exl2/internal/tensor"
 
-// NormHeads is HeadNorms of what Mix is given, whose keys may be absent.
+// NormHeads is what norms Mix is given of queries and keys; these may be absent.
 func NormHeads(d Forward, q, k tensor.Tensor, h Heads) {
 	switch {
 	case h.Q.Nil():
+	case h.Whole:
+		d.Norm(q, q, h.Q, tensor.Tensor{}, h.Norm)
+		if !k.Nil() {
+			d.Norm(k, k, h.K, tensor.Tensor{}, h.Norm)
+		}
 	case k.Nil():
 		d.HeadNorm(q, h.Q, q.Cols/h.Q.Cols, h.Norm)
 	default:

@@ -131,7 +131,7 @@ func (a *attention) mixing(s *State) device.Mixing {
 	m := device.Mixing{Freqs: a.freqs, Rope: a.rope, Attend: a.attend, Batch: s.Batch}
 	m.Cache, m.Layer = s.cache.of(a.layer)
 	if a.together() {
-		m.Heads = device.Heads{Norm: a.query.Norm, Q: a.query.W, K: a.key.W, Late: a.late}
+		m.Heads = device.Heads{Norm: a.query.Norm, Q: a.query.W, K: a.key.W, Late: a.late, Whole: !a.headwise() && a.whole()}
 		if a.value.Norm == a.query.Norm && a.value.shared() && a.value.W.Cols == a.attend.HeadDim {
 			m.Heads.V = a.value.W
 		}
@@ -232,12 +232,18 @@ func (a *attention) headwise() bool {
 }
 
 // together reports whether all heads, of queries and of keys, if these are not borrowed, have one kind of norm,
-// with weights that they share.
+// with weights that they share, or a row of them.
 func (a *attention) together() bool {
 	if a.borrows {
 		return a.query.shared() && a.query.W.Cols == a.attend.HeadDim
 	}
-	return a.headwise() && a.query.shared() && a.key.shared()
+	return a.query.shared() && a.key.shared() && (a.headwise() || a.whole())
+}
+
+// whole reports whether rows of queries and of keys have one kind of norm.
+func (a *attention) whole() bool {
+	q, k, dim := a.query, a.key, a.attend.HeadDim
+	return q.Norm == k.Norm && q.W.Cols == a.attend.Heads*dim && k.W.Cols == a.attend.KVHeads*dim
 }
 
 // keeps lists what mixBack needs that mix overwrites.

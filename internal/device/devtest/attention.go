@@ -49,6 +49,7 @@ func attentionCases() (cases []testCase) {
 	gemma.window, gemma.softcap, gemma.pageRows = 300, 20, 32
 	valued := func(c attendCase) attendCase { c.values = true; return c }
 	late := func(c attendCase) attendCase { c.late = true; return c }
+	together := func(c attendCase) attendCase { c.whole = true; return c }
 	for _, c := range []attentionCase{
 		{mixCase{at(4, 4, 128, 0), whole, nil}, 512, "1:4b_128g", false},
 		{mixCase{at(4, 4, 128, 15), whole, nil}, 512, "0.1:8b_32g/0.1:6b_64g/0.2:5b_128g/0.2:4b_128g/0.2:3b_64g/0.2:2b_32g", true},
@@ -95,11 +96,13 @@ func attentionCases() (cases []testCase) {
 		{mixCase{late(at(32, 8, 128, 90)), whole, rms}, 256, "1:4b_128g", false},
 		{mixCase{late(short(several(16, 8, 128, 60, 61))), whole, rms}, 256, "1:3b_64g", true},
 		{mixCase{valued(short(several(8, 4, 256, 0, 90))), wide, rms}, 256, "1:4b_128g", false},
+		{mixCase{together(at(8, 8, 128, 40)), whole, rms}, 256, "1:4b_128g", false},
+		{mixCase{together(several(8, 2, 128, 40, 3)), whole, rms}, 256, "1:4b_128g", true},
 	} {
 		one := c.testCase()
 		one.name += fmt.Sprintf(" hidden=%d %s biased=%v rope=%+v normed=%v", c.hidden, c.recipe, c.biased, c.rope, c.norm)
-		if c.values || c.late {
-			one.name += fmt.Sprintf(" values=%v late=%v", c.values, c.late)
+		if c.values || c.late || c.whole {
+			one.name += fmt.Sprintf(" values=%v late=%v whole=%v", c.values, c.late, c.whole)
 		}
 		one.limit, one.build = attentionLimit, c.build
 		cases = append(cases, one)

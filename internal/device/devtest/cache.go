@@ -123,6 +123,7 @@ type attendCase struct {
 	temperature         float32
 	values              bool // of Mix: have norms of heads, too
 	late                bool // of Mix: norms follow the rotation
+	whole               bool // of Mix: norms are of all heads together
 	absent              bool // of Mix: keys and values are stored already
 	room                int  // of sequences, if it is more than rows need, whose last position is said then
 }

@@ -38,6 +38,9 @@ func mixCases() (cases []testCase) {
 		if c.values || c.late || c.absent {
 			one.name += fmt.Sprintf(" values=%v late=%v absent=%v", c.values, c.late, c.absent)
 		}
+		if c.whole {
+			one.name += " whole"
+		}
 		one.build = c.build
 		cases = append(cases, one)
 	}
@@ -107,6 +110,16 @@ func rareMixes() []mixCase {
 		{attendCase{heads: 10, kvHeads: 2, dim: 96, runs: runs(64), span: 1, values: true, late: true}, device.Rope{Dims: 48}, rms},
 		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(0, 250), span: 65, values: true}, whole, rms},
 		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(500), span: 1, late: true}, whole, rms},
+		{attendCase{heads: 32, kvHeads: 32, dim: 128, runs: runs(500), span: 1, whole: true}, whole, rms},
+		{attendCase{heads: 40, kvHeads: 8, dim: 128, runs: runs(0), span: 1, whole: true}, whole, rms},
+		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(60, 5, 900, 33), span: 1, window: 512, whole: true}, whole, rms},
+		{attendCase{heads: 16, kvHeads: 8, dim: 64, runs: runs(130), span: 1, whole: true, late: true}, device.Rope{Dims: 64}, rms},
+		{attendCase{heads: 4, kvHeads: 2, dim: 256, runs: runs(1500), span: 1, whole: true, values: true}, device.Rope{Dims: 64}, rms},
+		{attendCase{heads: 6, kvHeads: 3, dim: 26, runs: runs(90, 3), span: 1, whole: true}, part, rms},
+		{attendCase{heads: 8, kvHeads: 4, dim: 128, runs: runs(70), span: 1, whole: true}, whole, layer},
+		{attendCase{heads: 8, kvHeads: 4, dim: 128, runs: runs(70), span: 1, whole: true, absent: true}, whole, rms},
+		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(0, 250), span: 65, whole: true}, whole, rms},
+		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(0, 250), span: 65, whole: true, late: true}, whole, rms},
 		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(500, 3, 7, 12, 77, 900, 1, 0), span: 1, room: 1024, late: true}, whole, rms},
 		{attendCase{heads: 6, kvHeads: 3, dim: 26, runs: runs(90), span: 1, late: true}, part, rms},
 		{attendCase{heads: 32, kvHeads: 32, dim: 64, runs: runs(9, 100), span: 1, late: true}, device.Rope{Dims: 64}, layer},
@@ -169,10 +182,14 @@ func (c mixCase) build(f *fixture) func(device.Device) {
 // normed returns the norms of the case's heads.
 func (c mixCase) normed(f *fixture) (h device.Heads) {
 	if c.norm != nil {
-		w := scaled(noise(21), 0.5, 1-c.norm.Offset)
-		h = device.Heads{Norm: *c.norm, Q: f.in("wq", tensor.F32, 1, c.dim, w), K: f.in("wk", tensor.F32, 1, c.dim, scaled(noise(22), 0.5, 1-c.norm.Offset)), Late: c.late}
+		weights := func(seed int) values { return scaled(noise(seed), 0.5, 1-c.norm.Offset) }
+		queries, keys := c.dim, c.dim
+		if c.whole {
+			queries, keys = c.dim*c.heads, c.dim*c.kvHeads
+		}
+		h = device.Heads{Norm: *c.norm, Q: f.in("wq", tensor.F32, 1, queries, weights(21)), K: f.in("wk", tensor.F32, 1, keys, weights(22)), Late: c.late, Whole: c.whole}
 		if c.values {
-			h.V = f.in("wv", tensor.F32, 1, c.dim, scaled(noise(23), 0.5, 1-c.norm.Offset))
+			h.V = f.in("wv", tensor.F32, 1, c.dim, weights(23))
 		}
 	}
 	return h
