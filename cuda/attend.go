@@ -83,7 +83,7 @@ func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, of device.Cache, layer int
 func (d *Device) normApart(q, k, v tensor.Tensor, h device.Heads, a device.Attend) device.Heads {
 	if h.Whole && !h.Late {
 		device.NormHeads(d, q, k, h)
-		h.Q, h.K = tensor.Tensor{}, tensor.Tensor{}
+		h.Q, h.K, h.Whole = tensor.Tensor{}, tensor.Tensor{}, false
 	}
 	if !h.V.Nil() {
 		d.HeadNorm(v, h.V, a.KVHeads, h.Norm)

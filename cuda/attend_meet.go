@@ -64,7 +64,7 @@ func (d *Device) attendMeet(v meetVariant, t rowsAttend) {
 	s, b, c, h := t.numbers(), t.batch, t.cache, t.own.heads
 	v.of(t.own)(d, l, t.y, t.places, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks, h.Q, h.K,
 		b.Pos, b.Seq, b.Table, d.fault, words, s.rows, s.sequences, s.tableCols, s.pages, s.pageRows, s.heads, s.kvHeads, s.dim, s.pairs, s.interleaved,
-		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window, s.norm, h.Norm.Eps, h.Norm.Offset, h.V, flag(h.Late), flag(h.Whole))
+		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window, s.norm, h.Norm.Eps, h.Norm.Offset, h.V, flag(h.Late), flag(h.Whole && !h.Q.Nil()))
 }
 
 // meeting says which Device of a GPU has kernels whose blocks wait for each other. All of such

@@ -118,6 +118,7 @@ func rareMixes() []mixCase {
 		{attendCase{heads: 6, kvHeads: 3, dim: 26, runs: runs(90, 3), span: 1, whole: true}, part, rms},
 		{attendCase{heads: 8, kvHeads: 4, dim: 128, runs: runs(70), span: 1, whole: true}, whole, layer},
 		{attendCase{heads: 8, kvHeads: 4, dim: 128, runs: runs(70), span: 1, whole: true, absent: true}, whole, rms},
+		{attendCase{heads: 8, kvHeads: 2, dim: 512, runs: runs(60), span: 1, whole: true}, device.Rope{Dims: 512}, layer},
 		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(0, 250), span: 65, whole: true}, whole, rms},
 		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(0, 250), span: 65, whole: true, late: true}, whole, rms},
 		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(500, 3, 7, 12, 77, 900, 1, 0), span: 1, room: 1024, late: true}, whole, rms},
