@@ -65,7 +65,7 @@ func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, of device.Cache, layer int
 	want((k.Nil() || h.Q.Nil() == h.K.Nil()) && (h.Q.Nil() || h.Q.Cols == queries) && (h.K.Nil() || h.K.Cols == keys) && (h.V.Nil() || h.V.Cols == a.HeadDim), "Mix", h.Q, h.K, h.V)
 	t := rowsAttend{y: y, q: q, own: own{k, v, freqs, h, r}, cache: of.(*cache), layer: layer, Attend: a, batch: b}
 	single := b.Span == 1 && a.Latent == 0 && d.together(a, q.Rows)
-	if t.own.odd() && !(single && d.meetTakes(t) && (!h.Whole || atSixteenBytes(q) && (k.Nil() || atSixteenBytes(k)))) {
+	if t.own.odd() && !(single && d.meetTakes(t)) {
 		single = single && !h.Late
 		h = d.normApart(q, k, v, h, a)
 		t.own.heads = h
@@ -83,7 +83,7 @@ func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, of device.Cache, layer int
 func (d *Device) normApart(q, k, v tensor.Tensor, h device.Heads, a device.Attend) device.Heads {
 	if h.Whole && !h.Late {
 		device.NormHeads(d, q, k, h)
-		h.Q, h.K, h.Whole = tensor.Tensor{}, tensor.Tensor{}, false
+		h.Q, h.K = tensor.Tensor{}, tensor.Tensor{}
 	}
 	if !h.V.Nil() {
 		d.HeadNorm(v, h.V, a.KVHeads, h.Norm)

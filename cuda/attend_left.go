@@ -43,33 +43,11 @@ func (d *Device) leftParts(t rowsAttend) int {
 }
 
 // leftSharing is how many warps share positions.
-func leftSharing(t rowsAttend) int { return pieces(t.HeadDim, 128) }
+func leftSharing(t rowsAttend) int { return pieces(t.HeadDim, meet_attending_columns) }
 
 // leftShared is what a block that attends takes.
 func leftShared(t rowsAttend) int {
 	return rowShared(rowsShape{t.HeadDim, spreadHeads, false}, attend_left_warps, leftSharing(t), t.group()/leftSets(t), 0)
-}
-
-// sharedSizes are the bytes of a multiprocessor's memory that may be shared memory (CUDA C++ Programming Guide, compute capability 9.0).
-var sharedSizes = [...]int{8 << 10, 16 << 10, 32 << 10, 64 << 10, 100 << 10, 132 << 10, 164 << 10, 196 << 10, 228 << 10}
-
-// blockOwn is what a block takes of shared memory for itself.
-const blockOwn = 1 << 10
-
-// sharedBeside is what a block has to ask for, and leave unused, so that a multiprocessor, of whose memory no more is made shared memory than its
-// blocks ask for, has room for others that take so much; or, if that cannot be, what it takes. A preference for more (launch.beside) would be that of all
-// launches of the kernel, and take first-level cache from long contexts.
-func sharedBeside(shared, others int) int {
-	least := shared
-	for _, size := range sharedSizes {
-		switch room := size - blockOwn - least; {
-		case room >= others:
-			return least
-		case room >= 0:
-			least = size - blockOwn + 16 // the next size
-		}
-	}
-	return shared
 }
 
 // leavesFor reports whether a kernel that makes p, of rows that attend, can leave it for those who do: of several rows, one beside

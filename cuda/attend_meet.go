@@ -38,10 +38,11 @@ var meetVariants = []meetVariant{
 // meetTakes reports whether attend_meet.cu may attend, and is faster: for single rows, where the
 // division of others among blocks is too fine for heads of keys that are few, and, with heads of
 // 128, where rows are short and all blocks run at once. Long ones are shared by their lengths elsewhere. Of more than
-// wideHead there are no others.
+// wideHead there are no others. Rows that are normalized whole are read by 16 bytes.
 func (d *Device) meetTakes(t rowsAttend) bool {
+	aligned := !t.own.heads.Whole || atSixteenBytes(t.q) && atSixteenBytes(t.own.k)
 	short := t.HeadDim == 128 && t.most() <= spreadReach && t.q.Rows <= batch_rows_most && t.q.Rows*t.KVHeads <= d.sms
-	return (t.q.Rows == 1 || short || fewHeads(t.Attend, t.q.Rows) || t.HeadDim > wideHead) && d.hopper() && rowsVariantFor(meetVariants, t).of(t.own) != nil && d.meets()
+	return (t.q.Rows == 1 || short || fewHeads(t.Attend, t.q.Rows) || t.HeadDim > wideHead) && aligned && d.hopper() && rowsVariantFor(meetVariants, t).of(t.own) != nil && d.meets()
 }
 
 // meetParts is into how many parts a row and set of heads is divided where there is room for so many: more than lanes of a warp only if

@@ -940,6 +940,7 @@ const (
 	expert_feed_lane_row             = 128
 	expert_alike_head_bytes          = 48
 	meet_attending_warps             = 4
+	meet_attending_columns           = 128
 	few_rows_most                    = 8
 	few_rows_many_warps              = 16
 	few_rows_few_warps               = 8

@@ -22,20 +22,6 @@ type function struct {
 	beside bool // it leaves room for others
 }
 
-// anyShared is how much shared memory every launch may use, what the kernel declares
-// itself among it.
-const anyShared = 48 << 10
-
-// sharedFor returns how much dynamic shared memory there is for a kernel: what a block may
-// have, less what the kernel declares itself.
-func (d *Device) sharedFor(k kernel) int { return d.sharedOf(k, 1) }
-
-// sharedOf is of so many blocks of a multiprocessor, of which each takes some more.
-func (d *Device) sharedOf(k kernel, blocks int) int {
-	const taken = 1 << 10
-	return (d.shared+taken)/blocks - taken - d.function(k).own
-}
-
 // function returns a kernel, whose file is loaded if it is not yet.
 func (d *Device) function(k kernel) *function {
 	f := &d.functions[k]
@@ -115,27 +101,4 @@ func majorOf(target string) (major int) {
 	_, number, _ := strings.Cut(target, "_")
 	fmt.Sscanf(number, "%d", &major)
 	return major / 10
-}
-
-// allow raises the dynamic shared memory that a kernel may be launched with.
-func (d *Device) allow(f *function, name string, shared int) bool {
-	if shared <= f.shared {
-		return true
-	}
-	const maxDynamicShared = 8 // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-	if !d.do("shared memory of "+name, cuFuncSetAttribute, f.handle, maxDynamicShared, uintptr(shared)) {
-		return false
-	}
-	f.shared = shared
-	return true
-}
-
-// makeRoom has a multiprocessor that runs a kernel give all it can to shared memory, and
-// not what the kernel takes alone: it cannot change that while blocks are there.
-func (d *Device) makeRoom(f *function, name string) bool {
-	const carveout, percent = 9, 100 // CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
-	if !f.beside {
-		f.beside = d.do("shared memory of "+name, cuFuncSetAttribute, f.handle, carveout, percent)
-	}
-	return f.beside
 }

@@ -103,3 +103,20 @@ func multiplyAffine(d *Device, in int) {
 		}
 	}
 }
+
+// What a block asks for makes shared memory of so much that others have room beside it, but not more of it.
+func TestSharedBeside(t *testing.T) {
+	for _, c := range []struct{ shared, others, want int }{
+		{120 << 10, 11 << 10, 120 << 10},       // 132 KB, of which a block takes one for itself
+		{120<<10 + 16, 11 << 10, 131<<10 + 16}, // and then 164
+		{126592, 15824, 131<<10 + 16},          // gemma-2-9b
+		{135808, 8720, 135808},                 // llama2-7b
+		{90 << 10, 20 << 10, 99<<10 + 16},      // of 132
+		{120 << 10, 40 << 10, 120 << 10},       // no size has that much more than the one before
+		{120 << 10, 0, 120 << 10}, {0, 7 << 10, 0},
+	} {
+		if got := sharedBeside(c.shared, c.others); got != c.want {
+			t.Errorf("%d beside %d: %d, want %d", c.shared, c.others, got, c.want)
+		}
+	}
+}

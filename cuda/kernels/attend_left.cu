@@ -14,9 +14,8 @@ constexpr int warps = attending_warps;
 constexpr int blocks = 4;       // of a multiprocessor there is room for; one beside a block of qmatmul_one or qmatmul_two
 constexpr int most_parts = 16;  // of a row and its heads: a lane joins one
 
-// Two warps share heads of more than 128 dimensions.
 template <int D>
-using Block = Shared<warps, D, 1, (D > 128 ? 2 : 1)>;
+using Block = Shared<warps, D, 1, (D > attending_columns ? 2 : 1)>;
 
 static_assert(most_parts <= 32, "as join_words has it");
 
@@ -45,10 +44,7 @@ __device__ inline void bring_left(half* to, unsigned* words, const float* weight
 	take(v, at);
 #pragma unroll
 	for (int j = 0; j < n; j++) p.u[j] = widen(v[2 * j]), p.v[j] = widen(v[2 * j + 1]);
-	if (weights) p.normalize(late ? nullptr : weights, a);
-	p.rotate(a, [&](int, int i) { return turns[i]; });
-	if (weights && late) p.weigh(weights, a);
-	p.put(to);
+	p.finish(to, weights, a, turns, late);
 }
 
 // prepare_left brings what has been left to shared memory.

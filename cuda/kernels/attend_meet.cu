@@ -54,7 +54,7 @@ __device__ void attend(const Attend&, const Cache&, unsigned*, const float*, boo
 	     float scale, float cap, float temperature, int temperature_span, int window, int norm,     \
 	     float eps, float offset, const float* v_norm, int late, int whole) {                       \
 		Cache c = {k_pages, v_pages, table, table_cols, page_rows, kv_heads * dim};                 \
-		attend<warps, D, N, sharing, full, more>(                                                 \
+		attend<warps, D, N, sharing, full, more>(                                                   \
 			{y, places, q, k, v, freqs, sinks, pos, seq, fault, rows, sequences, pages, heads, kv_heads,    \
 			 dim, pairs, interleaved, ldy, ldq, ldk, ldv, turn_scale,                               \
 			 {scale, cap, temperature, temperature_span}, window,                                   \

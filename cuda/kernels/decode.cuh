@@ -142,17 +142,22 @@ struct Pairs {
 			u[j] = c * t.x - s * t.y, v[j] = s * t.x + c * t.y;
 		}
 	}
+
+	// finish puts them in shared memory, normalized, if there are weights, and rotated. A norm that is late follows the rotation, which the root
+	// mean square does not change: its weights do. inverse is normalize's.
+	__device__ void finish(half* to, const float* weights, const Attend& a, const float2* turns, bool late, float inverse = 0) {
+		if (weights) normalize(late ? nullptr : weights, a, inverse);
+		rotate(a, [&](int, int i) { return turns[i]; });
+		if (weights && late) weigh(weights, a);
+		put(to);
+	}
 };
 
-// bring has a warp copy a head to shared memory, normalized, if there are weights, and
-// rotated. A norm that is late follows the rotation, which the root mean square does not change: its weights do. inverse is normalize's.
+// bring has a warp copy a head to shared memory, finished.
 template <int D, bool full>
 __device__ inline void bring(half* to, const half* from, const float* weights, const Attend& a, const float2* turns, bool late = false, float inverse = 0) {
 	Pairs<D, full> p(from, a);
-	if (weights) p.normalize(late ? nullptr : weights, a, inverse);
-	p.rotate(a, [&](int, int i) { return turns[i]; });
-	if (weights && late) p.weigh(weights, a);
-	p.put(to);
+	p.finish(to, weights, a, turns, late, inverse);
 }
 
 // Part is four sums of a head that are relative to a score.

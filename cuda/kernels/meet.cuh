@@ -6,13 +6,14 @@
 #include "half.cuh"
 #include "rows.cuh"
 
-constexpr int attending_warps = 4;  // of a block that attends
+constexpr int attending_warps = 4;      // of a block that attends
+constexpr int attending_columns = 128;  // of a head that one of them has at most: two share heads of more
 
 // attending returns how many blocks attend to a row, of at most some: as many as find a round of
-// their warps, two of which share a head of more than 128 dimensions, or more, a power of two, as is `most`, so that lanes join parts (join_words.cuh).
+// their warps, or more, a power of two, as is `most`, so that lanes join parts (join_words.cuh).
 __device__ inline int attending(int pos, int window, int most, int dim) {
 	Span span(max(pos, 0), window);
-	int chunks = span.chunks_end() - span.chunk(), units = dim > 128 ? attending_warps / 2 : attending_warps, blocks = (chunks + units - 1) / units;
+	int chunks = span.chunks_end() - span.chunk(), units = dim > attending_columns ? attending_warps / 2 : attending_warps, blocks = (chunks + units - 1) / units;
 	return min(most, blocks <= 1 ? 1 : 1 << (32 - __clz(blocks - 1)));
 }
 

@@ -3,6 +3,7 @@ package devtest
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"exl2/internal/device"
 	"exl2/internal/tensor"
@@ -22,35 +23,41 @@ type attentionCase struct {
 }
 
 func attentionCases() (cases []testCase) {
-	rms, whole := &device.Norm{Eps: 1e-6, Offset: 1}, device.Rope{Dims: 128}
-	at := func(heads, kvHeads, dim, pos int) attendCase {
-		return attendCase{heads: heads, kvHeads: kvHeads, dim: dim, runs: []run{{0, pos}}, span: 1}
+	for _, c := range slices.Concat(attentions(), rareAttentions()) {
+		one := c.testCase()
+		one.name += fmt.Sprintf(" hidden=%d %s biased=%v rope=%+v normed=%v%s", c.hidden, c.recipe, c.biased, c.rope, c.norm, c.rare())
+		one.limit, one.build = attentionLimit, c.build
+		cases = append(cases, one)
 	}
+	return cases
+}
+
+// at is single rows at some positions, of a sequence each, the last one of the first.
+func at(heads, kvHeads, dim int, positions ...int) attendCase {
+	c := attendCase{heads: heads, kvHeads: kvHeads, dim: dim, span: 1}
+	for i, p := range positions {
+		c.runs = append(c.runs, run{len(positions) - 1 - i, p})
+	}
+	return c
+}
+
+// short is rows whose steps are told that positions are few.
+func short(c attendCase) attendCase {
+	c.room = 4096
+	return c
+}
+
+// attentions are what most models have.
+func attentions() []attentionCase {
+	rms, whole := &device.Norm{Eps: 1e-6, Offset: 1}, device.Rope{Dims: 128}
 	windowed, capped, sunk := at(8, 4, 128, 700), at(8, 8, 64, 333), at(4, 2, 128, 255)
 	windowed.window, windowed.pageRows, capped.softcap, capped.temperature, sunk.sinks = 300, 32, 20, 0.3, true
-	roomy, deep := at(8, 8, 128, 1030), at(8, 4, 64, 1500)
-	several := func(heads, kvHeads, dim int, positions ...int) attendCase {
-		c := attendCase{heads: heads, kvHeads: kvHeads, dim: dim, span: 1}
-		for i, p := range positions {
-			c.runs = append(c.runs, run{len(positions) - 1 - i, p})
-		}
-		return c
-	}
-	sunken := several(4, 2, 128, 255, 10, 64, 0)
+	roomy, deep := short(at(8, 8, 128, 1030)), short(at(8, 4, 64, 1500))
+	sunken := at(4, 2, 128, 255, 10, 64, 0)
 	sunken.sinks = true
-	short := func(c attendCase) attendCase { // steps are told that positions are few
-		c.room = 4096
-		return c
-	}
-	far, hard := several(8, 4, 128, 700, 20), short(several(16, 4, 64, 126, 253))
+	far, hard := at(8, 4, 128, 700, 20), short(at(16, 4, 64, 126, 253))
 	far.window, far.pageRows, hard.softcap, hard.temperature, hard.sinks = 300, 32, 20, 0.3, true
-	roomy.room, deep.room = 4096, 4096
-	wide, gemma := device.Rope{Dims: 256}, at(8, 4, 256, 700)
-	gemma.window, gemma.softcap, gemma.pageRows = 300, 20, 32
-	valued := func(c attendCase) attendCase { c.values = true; return c }
-	late := func(c attendCase) attendCase { c.late = true; return c }
-	together := func(c attendCase) attendCase { c.whole = true; return c }
-	for _, c := range []attentionCase{
+	return []attentionCase{
 		{mixCase{at(4, 4, 128, 0), whole, nil}, 512, "1:4b_128g", false},
 		{mixCase{at(4, 4, 128, 15), whole, nil}, 512, "0.1:8b_32g/0.1:6b_64g/0.2:5b_128g/0.2:4b_128g/0.2:3b_64g/0.2:2b_32g", true},
 		{mixCase{at(32, 32, 128, 190), whole, nil}, 256, "1:4b_128g", false},
@@ -70,18 +77,30 @@ func attentionCases() (cases []testCase) {
 		{mixCase{at(32, 4, 128, 40), whole, rms}, 512, "1:4b_128g", false},
 		{mixCase{at(16, 2, 128, 500), whole, nil}, 256, "1:4b_128g", true},
 		{mixCase{at(10, 5, 96, 40), device.Rope{Dims: 96}, nil}, 256, "1:4b_128g", false},
-		{mixCase{short(several(32, 32, 128, 190, 3)), whole, nil}, 512, "1:4b_128g", false},
-		{mixCase{several(32, 32, 128, 0, 63, 64, 200), whole, nil}, 512, "1:4b_128g", true},
-		{mixCase{short(several(32, 8, 128, 100, 15)), whole, rms}, 512, "0.1:8b_32g/0.1:6b_64g/0.2:5b_128g/0.2:4b_128g/0.2:3b_64g/0.2:2b_32g", false},
-		{mixCase{several(16, 4, 64, 5, 130, 70, 180), device.Rope{Dims: 64, Interleaved: true}, nil}, 512, "1:3b_64g", false},
-		{mixCase{short(several(32, 4, 128, 40, 200)), whole, nil}, 512, "1:6b_32g", true},
+		{mixCase{short(at(32, 32, 128, 190, 3)), whole, nil}, 512, "1:4b_128g", false},
+		{mixCase{at(32, 32, 128, 0, 63, 64, 200), whole, nil}, 512, "1:4b_128g", true},
+		{mixCase{short(at(32, 8, 128, 100, 15)), whole, rms}, 512, "0.1:8b_32g/0.1:6b_64g/0.2:5b_128g/0.2:4b_128g/0.2:3b_64g/0.2:2b_32g", false},
+		{mixCase{at(16, 4, 64, 5, 130, 70, 180), device.Rope{Dims: 64, Interleaved: true}, nil}, 512, "1:3b_64g", false},
+		{mixCase{short(at(32, 4, 128, 40, 200)), whole, nil}, 512, "1:6b_32g", true},
 		{mixCase{sunken, whole, rms}, 256, "1:4b_128g", true},
-		{mixCase{several(8, 8, 128, 100, 3, 17), whole, nil}, 256, "1:4b_128g", false},
-		{mixCase{short(several(4, 4, 128, 0, 1)), whole, nil}, 256, "1:4b_128g", false},
-		{mixCase{short(several(8, 8, 64, 63, 62)), device.Rope{Dims: 64}, nil}, 256, "0.5:3b_64g/0.5:2b_64g", true},
-		{mixCase{short(several(32, 4, 64, 250, 7)), device.Rope{Dims: 64, Interleaved: true}, nil}, 2048, "1:4b_128g", false},
+		{mixCase{at(8, 8, 128, 100, 3, 17), whole, nil}, 256, "1:4b_128g", false},
+		{mixCase{short(at(4, 4, 128, 0, 1)), whole, nil}, 256, "1:4b_128g", false},
+		{mixCase{short(at(8, 8, 64, 63, 62)), device.Rope{Dims: 64}, nil}, 256, "0.5:3b_64g/0.5:2b_64g", true},
+		{mixCase{short(at(32, 4, 64, 250, 7)), device.Rope{Dims: 64, Interleaved: true}, nil}, 2048, "1:4b_128g", false},
 		{mixCase{hard, device.Rope{Dims: 20, Interleaved: true, Scale: 1.1}, nil}, 192, "1:6b_32g", true},
 		{mixCase{far, whole, rms}, 512, "0.5:5b_64g/0.5:4b_64g", false},
+	}
+}
+
+// rareAttentions are of heads of 256, and of norms of values, behind the rotation, or of whole rows.
+func rareAttentions() []attentionCase {
+	rms, whole, wide := &device.Norm{Eps: 1e-6, Offset: 1}, device.Rope{Dims: 128}, device.Rope{Dims: 256}
+	gemma := at(8, 4, 256, 700)
+	gemma.window, gemma.softcap, gemma.pageRows = 300, 20, 32
+	valued := func(c attendCase) attendCase { c.values = true; return c }
+	late := func(c attendCase) attendCase { c.late = true; return c }
+	together := func(c attendCase) attendCase { c.whole = true; return c }
+	return []attentionCase{
 		{mixCase{at(8, 4, 256, 0), wide, nil}, 256, "1:4b_128g", false},
 		{mixCase{at(8, 4, 256, 15), wide, rms}, 512, "1:4b_128g", true},
 		{mixCase{at(16, 8, 256, 33), wide, nil}, 256, "0.5:3b_64g/0.5:2b_64g", false},
@@ -89,25 +108,16 @@ func attentionCases() (cases []testCase) {
 		{mixCase{at(8, 2, 256, 500), wide, rms}, 256, "1:4b_128g", false},
 		{mixCase{at(4, 1, 256, 1000), wide, nil}, 256, "1:6b_32g", false},
 		{mixCase{gemma, wide, rms}, 512, "1:4b_128g", false},
-		{mixCase{short(several(8, 4, 256, 100, 15)), wide, rms}, 512, "1:4b_128g", false},
-		{mixCase{short(several(8, 8, 256, 63, 200)), wide, nil}, 256, "0.5:5b_64g/0.5:4b_64g", true},
+		{mixCase{short(at(8, 4, 256, 100, 15)), wide, rms}, 512, "1:4b_128g", false},
+		{mixCase{short(at(8, 8, 256, 63, 200)), wide, nil}, 256, "0.5:5b_64g/0.5:4b_64g", true},
 		{mixCase{valued(at(16, 8, 256, 40)), wide, rms}, 512, "1:4b_128g", false},
 		{mixCase{valued(late(at(8, 1, 256, 130))), wide, rms}, 256, "1:4b_128g", true},
 		{mixCase{late(at(32, 8, 128, 90)), whole, rms}, 256, "1:4b_128g", false},
-		{mixCase{late(short(several(16, 8, 128, 60, 61))), whole, rms}, 256, "1:3b_64g", true},
-		{mixCase{valued(short(several(8, 4, 256, 0, 90))), wide, rms}, 256, "1:4b_128g", false},
+		{mixCase{late(short(at(16, 8, 128, 60, 61))), whole, rms}, 256, "1:3b_64g", true},
+		{mixCase{valued(short(at(8, 4, 256, 0, 90))), wide, rms}, 256, "1:4b_128g", false},
 		{mixCase{together(at(8, 8, 128, 40)), whole, rms}, 256, "1:4b_128g", false},
-		{mixCase{together(several(8, 2, 128, 40, 3)), whole, rms}, 256, "1:4b_128g", true},
-	} {
-		one := c.testCase()
-		one.name += fmt.Sprintf(" hidden=%d %s biased=%v rope=%+v normed=%v", c.hidden, c.recipe, c.biased, c.rope, c.norm)
-		if c.values || c.late || c.whole {
-			one.name += fmt.Sprintf(" values=%v late=%v whole=%v", c.values, c.late, c.whole)
-		}
-		one.limit, one.build = attentionLimit, c.build
-		cases = append(cases, one)
+		{mixCase{together(at(8, 2, 128, 40, 3)), whole, rms}, 256, "1:4b_128g", true},
 	}
-	return cases
 }
 
 func (c attentionCase) build(f *fixture) func(device.Device) {

@@ -35,16 +35,19 @@ func mixCases() (cases []testCase) {
 		if c.values {
 			one.limit.abs, one.limit.why = 8e-3, one.limit.why+"; so are values, whose root mean square is about 1 then"
 		}
-		if c.values || c.late || c.absent {
-			one.name += fmt.Sprintf(" values=%v late=%v absent=%v", c.values, c.late, c.absent)
-		}
-		if c.whole {
-			one.name += " whole"
-		}
+		one.name += c.rare()
 		one.build = c.build
 		cases = append(cases, one)
 	}
 	return cases
+}
+
+// rare names what few cases of Mix have.
+func (c attendCase) rare() string {
+	if !c.values && !c.late && !c.whole && !c.absent {
+		return ""
+	}
+	return fmt.Sprintf(" values=%v late=%v whole=%v absent=%v", c.values, c.late, c.whole, c.absent)
 }
 
 // runs is single rows, or the first ones of runs, of a sequence each.
