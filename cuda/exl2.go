@@ -32,11 +32,10 @@ type matrix struct {
 
 	sorted uint64 // a number that tells orders apart, or 0: unknown
 
-	shuffle    tensor.Tensor // F16 [1, 128·units128]: as order, for qgemm; absent on other GPUs
-	units128   int           // units of all regions
-	unitBlocks []uint16      // of a unit, the first block
-	unitGroups int           // of scales, of a unit, at most
-	digitless  bool          // few rows are not multiplied by digits: scales are too large for them, or nobody here knows what groups' units are
+	units128   int      // units of all regions
+	unitBlocks []uint16 // of a unit, the first block
+	unitGroups int      // of scales, of a unit, at most
+	digitless  bool     // few rows are not multiplied by digits: scales are too large for them, or nobody here knows what groups' units are
 }
 
 // A region is a run of rows with one width, in groups of 2^shift blocks, the last
@@ -155,7 +154,6 @@ func (m *matrix) loadTable(d *Device) {
 	}
 	m.table = load(d, tensor.I32, len(m.regions), 8, table)
 	m.loadUnits(d)
-	m.loadShuffle(d)
 }
 
 // loadUnits says where units are.
@@ -277,7 +275,7 @@ func (d *Device) FreeEXL2(m device.Matrix) {
 	}
 	q := m.(*matrix)
 	d.forget(q)
-	for _, t := range []tensor.Tensor{q.words, q.scales, q.units, q.perm, q.order, q.places, q.table, q.unitPlaces, q.unitSteps, q.shuffle} {
+	for _, t := range []tensor.Tensor{q.words, q.scales, q.units, q.perm, q.order, q.places, q.table, q.unitPlaces, q.unitSteps} {
 		d.Free(t)
 	}
 }

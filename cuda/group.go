@@ -16,8 +16,8 @@ type group struct {
 	last           struct{ in, out, units int } // of the last packed matrix
 	dense          tensor.Type                  // of those that are not packed
 	table          tensor.Tensor                // I32 [count, words]: a Matrix, and regions and places of units behind it; absent if none is packed
-	orders         []uint64                     // of packed matrices, in which they take x, and of their units; 0 is unknown
-	unshuffled     bool                         // one has no order in which qgemm takes x
+	orders         []uint64                     // of packed matrices, in which they take x; 0 is unknown
+	divided        []uint64                     // as orders, of how they are divided into units, too
 	places         int                          // where in a row of the table places of units are, in words
 	denseTable     tensor.Tensor                // I32 [count, words]: a Matrix; absent if all are packed
 	alike          alikeTable
@@ -69,9 +69,14 @@ func (g *group) ragged() bool { return !g.table.Nil() && (g.last.in != g.in || g
 // packed reports whether all matrices are.
 func (g *group) packed() bool { return g.denseTable.Nil() }
 
-// arranged reports whether rows that are in order for g are so for h: of each expert, that has to be known.
-func (g *group) arranged(h *group) bool {
-	return g == h || g.packed() && h.packed() && slices.Equal(g.orders, h.orders) && !slices.Contains(g.orders, 0)
+// ordered reports whether rows that are in order for g are so for h: of each expert, that has to be known.
+func (g *group) ordered(h *group) bool { return g.agree(h, g.orders, h.orders) }
+
+// arranged reports whether they are so by units, too.
+func (g *group) arranged(h *group) bool { return g.agree(h, g.divided, h.divided) }
+
+func (g *group) agree(h *group, own, others []uint64) bool {
+	return g == h || g.packed() && h.packed() && slices.Equal(own, others) && !slices.Contains(own, 0)
 }
 
 // Group makes the table of a list.
@@ -161,13 +166,13 @@ func (g *group) packedEntry(d *Device, m *matrix, bias tensor.Tensor, i int) (en
 	if !alike {
 		most.in, most.units = g.most.in, g.most.units
 	}
-	g.orders, g.unshuffled = append(g.orders, m.arranged()), g.unshuffled || m.shuffle.Nil()
+	g.orders, g.divided = append(g.orders, m.sorted), append(g.divided, m.arranged())
 	g.most, g.last.in, g.last.out, g.last.units = g.most.and(most), m.in, m.out, m.units128
 	for _, t := range []tensor.Tensor{m.words, m.scales, m.units, m.order, m.places, bias} {
 		entry = append(entry, d.addressOrNull(t))
 	}
 	pair := func(low, high int) uint64 { return uint64(uint32(low)) | uint64(uint32(high))<<32 }
-	entry = append(entry, pair(len(m.regions), m.chunks), pair(m.groups, 0), pair(m.units128, 0), d.addressOrNull(m.shuffle))
+	entry = append(entry, pair(len(m.regions), m.chunks), pair(m.groups, 0), pair(m.units128, 0), 0)
 	for _, r := range m.regions {
 		entry = append(entry, pair(r.bits, r.block), pair(r.blocks, r.place), pair(r.group, r.shift), 0)
 	}
@@ -232,13 +237,13 @@ func (d *Device) GroupMul(ys []tensor.Tensor, x, rows tensor.Tensor, groups []de
 			d.denseGroup(ys[i], x, rows, g, r)
 		}
 	}
-	v, many := d.seesMany(r, tables...)
+	many := d.seesMany(r, tables...)
 	many = many && len(packed) == len(groups) && atSixteenBytes(x)
 	for len(packed) > 0 {
 		k := min(2, len(packed))
 		last := k - 1
 		if many {
-			d.manyGroups(packed[0], packed[last], groupInput{x: x, rows: rows}, tables[0], tables[last], v, r)
+			d.manyGroups(packed[0], packed[last], groupInput{x: x, rows: rows}, tables[0], tables[last], r)
 		} else {
 			d.packedGroups(packed[:k], x, rows, tables[:k], &group{}, r)
 		}

@@ -48,30 +48,32 @@ func TestGroupPlan(t *testing.T) {
 }
 
 // Rows in order for one group are so for another if the order of each expert's matrix is known, and the same. Where it is not known, as of matrices that are
-// assembled on the GPU, many rows of an expert are grouped all the same, as long as there is an order for them.
+// assembled on the GPU, many rows of an expert are grouped all the same.
 func TestArranged(t *testing.T) {
 	d := planner(t, 9, 132, 227<<10, 896)
 	d.target = "sm_90a"
-	of := func(shuffled bool, orders ...uint64) *group {
-		return &group{in: 2048, count: len(orders), orders: orders, unshuffled: !shuffled, most: mostOf{in: 2048, units: 16, widest: 4, unitGroups: 1}}
+	of := func(orders ...uint64) *group {
+		return &group{in: 2048, count: len(orders), orders: orders, divided: orders, most: mostOf{in: 2048, units: 16, widest: 4, unitGroups: 1}}
 	}
-	known, dense := of(true, 3, 5), of(true, 3, 5)
+	known, dense, divided := of(3, 5), of(3, 5), of(3, 5)
+	divided.divided = []uint64{3, 6}
 	dense.denseTable = d.Alloc(tensor.I32, 2, 4)
-	unknown := of(true, 0, 0)
+	unknown := of(0, 0)
 	for _, c := range []struct {
-		name string
-		a, b *group
-		want bool
+		name              string
+		a, b              *group
+		ordered, arranged bool
 	}{
-		{"as known", known, of(true, 3, 5), true},
-		{"one of another order", known, of(true, 3, 7), false},
-		{"not known", unknown, of(true, 0, 0), false},
-		{"not known, but the same group", unknown, unknown, true},
-		{"some dense", known, dense, false},
-		{"nothing", known, &group{}, false},
+		{"as known", known, of(3, 5), true, true},
+		{"one of another order", known, of(3, 7), false, false},
+		{"one of other units", known, divided, true, false},
+		{"not known", unknown, of(0, 0), false, false},
+		{"not known, but the same group", unknown, unknown, true, true},
+		{"some dense", known, dense, false, false},
+		{"nothing", known, &group{}, false, false},
 	} {
-		if got := c.a.arranged(c.b); got != c.want {
-			t.Errorf("%s: %v", c.name, got)
+		if ordered, arranged := c.a.ordered(c.b), c.a.arranged(c.b); ordered != c.ordered || arranged != c.arranged {
+			t.Errorf("%s: ordered %v, arranged %v", c.name, ordered, arranged)
 		}
 	}
 	r := device.Routes{Rows: tensor.New(tensor.I32, 1, 40, nil), Places: tensor.New(tensor.I32, 20, 2, nil)}
@@ -79,9 +81,34 @@ func TestArranged(t *testing.T) {
 		name string
 		g    *group
 		want bool
-	}{{"known", known, true}, {"not known", unknown, true}, {"no order for many", of(false, 3, 5), false}, {"some dense", dense, false}} {
-		if _, got := d.seesMany(r, c.g); got != c.want {
+	}{{"known", known, true}, {"not known", unknown, true}, {"some dense", dense, false}} {
+		if got := d.seesMany(r, c.g); got != c.want {
 			t.Errorf("%s: many are grouped: %v", c.name, got)
+		}
+	}
+}
+
+// Units of many rows of experts have room for three of the largest set, of any width and as many experts as there are, in what a GPU has; where there is less, as on a
+// GPU of 99 KB, they are multiplied eight rows at a time.
+func TestGroupRing(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		shared          int
+		experts, widest int
+		want            bool
+	}{
+		{"of 4 bits", 227 << 10, 128, 4, true},
+		{"of 8 bits", 227 << 10, 128, 8, true},
+		{"of 8 bits, 512 experts", 227 << 10, 512, 8, true},
+		{"as many experts as leave no room", 227 << 10, 4096, 8, false},
+		{"a GPU of less", 99 << 10, 8, 2, false},
+	} {
+		d := planner(t, 9, 132, c.shared, 128)
+		d.target = "sm_90a"
+		g := &group{in: 2048, count: c.experts, most: mostOf{in: 2048, units: 16, widest: c.widest, unitGroups: 1}}
+		ring, ok := d.groupRing(g, g)
+		if unit := 4*32*2*128 + 8*512*c.widest; ok != c.want || ok && (ring.bytes < 3*unit || ring.bytes%512 != 0 || ring.shared+128 > c.shared) {
+			t.Errorf("%s: %v, %+v", c.name, ok, ring)
 		}
 	}
 }

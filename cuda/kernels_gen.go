@@ -345,10 +345,7 @@ const (
 	kernel_product_hopper_12
 	kernel_product_hopper_21
 	kernel_product_hopper_22
-	kernel_qgemm_group_16
-	kernel_qgemm_group_32
-	kernel_qgemm_group_64
-	kernel_qgemm_group_128
+	kernel_qgemm_group
 	kernel_qgemm_group_order
 	kernel_qgemm_hopper_128
 	kernel_qgemm_hopper_96
@@ -358,7 +355,6 @@ const (
 	kernel_qgemm_order_f16
 	kernel_qgemm_order_rms
 	kernel_qgemm_order_layer
-	kernel_qgemm_order_make
 	kernel_qmatmul_one
 	kernel_qmatmul_one_wide
 	kernel_qmatmul_one_joined
@@ -772,11 +768,8 @@ var kernels = [kernelCount]struct {
 	kernel_product_hopper_12:                {"product_hopper", "product_hopper_12", true},
 	kernel_product_hopper_21:                {"product_hopper", "product_hopper_21", true},
 	kernel_product_hopper_22:                {"product_hopper", "product_hopper_22", true},
-	kernel_qgemm_group_16:                   {"qgemm_group", "qgemm_group_16", true},
-	kernel_qgemm_group_32:                   {"qgemm_group", "qgemm_group_32", true},
-	kernel_qgemm_group_64:                   {"qgemm_group", "qgemm_group_64", true},
-	kernel_qgemm_group_128:                  {"qgemm_group", "qgemm_group_128", true},
-	kernel_qgemm_group_order:                {"qgemm_group", "qgemm_group_order", true},
+	kernel_qgemm_group:                      {"qgemm_group", "qgemm_group", true},
+	kernel_qgemm_group_order:                {"qgemm_group_order", "qgemm_group_order", true},
 	kernel_qgemm_hopper_128:                 {"qgemm_hopper", "qgemm_hopper_128", true},
 	kernel_qgemm_hopper_96:                  {"qgemm_hopper", "qgemm_hopper_96", true},
 	kernel_qgemm_hopper_64:                  {"qgemm_hopper", "qgemm_hopper_64", true},
@@ -785,7 +778,6 @@ var kernels = [kernelCount]struct {
 	kernel_qgemm_order_f16:                  {"qgemm_order", "qgemm_order_f16", true},
 	kernel_qgemm_order_rms:                  {"qgemm_order", "qgemm_order_rms", true},
 	kernel_qgemm_order_layer:                {"qgemm_order", "qgemm_order_layer", true},
-	kernel_qgemm_order_make:                 {"qgemm_order", "qgemm_order_make", true},
 	kernel_qmatmul_one:                      {"qmatmul", "qmatmul_one", true},
 	kernel_qmatmul_one_wide:                 {"qmatmul", "qmatmul_one_wide", true},
 	kernel_qmatmul_one_joined:               {"qmatmul", "qmatmul_one_joined", true},
@@ -962,24 +954,16 @@ const (
 	mixture_last_zero_words          = mixture_last_unit_words
 	product_block_m                  = 128
 	product_block_n                  = 128
-	qgemm_warps                      = 8
-	qgemm_copier                     = qgemm_warps
-	qgemm_threads                    = 32 * (qgemm_warps + 4)
-	qgemm_columns                    = qgemm_warps * exl2_tile_columns
-	qgemm_unit_rows                  = exl2_unit_blocks * exl2_block_rows
-	qgemm_half_rows                  = qgemm_unit_rows / 2
-	qgemm_absent                     = 0xffff
-	qgemm_under_way                  = 2
-	qgemm_most_stages                = 8
+	qgemm_slots_tiles                = 8
+	qgemm_slots_copiers              = 4
+	qgemm_slots_threads              = 32 * (qgemm_slots_tiles + qgemm_slots_copiers)
+	qgemm_slots_most_slots           = 8
+	qgemm_slots_codes_at             = 32
+	qgemm_slots_head_bytes           = qgemm_slots_codes_at + qgemm_slots_tiles*exl2_unit_blocks*16
 	qgemm_some_most_matrices         = 3
 	qgemm_some_most_blocks           = 8
-	qgemm_some_tiles                 = 8
-	qgemm_some_copiers               = 4
-	qgemm_some_threads               = 32 * (qgemm_some_tiles + qgemm_some_copiers)
-	qgemm_some_most_slots            = 8
-	qgemm_some_head_bytes            = 32 + qgemm_some_tiles*exl2_unit_blocks*16
 	qgemm_some_eights_at_once        = 8
-	qgemm_some_part_bytes            = 2 * qgemm_some_tiles * 32 * 16
+	qgemm_some_part_bytes            = 2 * qgemm_slots_tiles * 32 * 16
 	qgemm_some_product_bytes         = qgemm_some_most_matrices*88 + 48
 	sample_row_threads               = 256
 	sample_row_each                  = 8
@@ -1260,15 +1244,23 @@ const (
 	product_hopper_stage             = 4 * product_hopper_slot
 	product_hopper_groups            = 2
 	product_hopper_copier            = 4 * product_hopper_groups
-	qgemm_group_rows_at_once         = 4
+	qgemm_group_most_rows            = 128
 	qgemm_group_write_rows           = 32
 	qgemm_group_write_stride         = exl2_tile_columns + 8
 	qgemm_group_write_bytes          = qgemm_group_write_rows * qgemm_group_write_stride * 2
-	qgemm_order_threads              = 256
+	qgemm_group_ring_align           = 512
+	qgemm_group_own                  = 224
+	qgemm_group_others               = 56
+	qgemm_group_words_field          = 0
+	qgemm_group_scales_field         = 2
+	qgemm_group_units_field          = 4
+	qgemm_group_bias_field           = 10
+	qgemm_group_chunks_field         = 13
+	qgemm_group_groups_field         = 14
+	qgemm_group_units128_field       = 16
+	qgemm_group_order_threads        = 256
+	qgemm_group_order_rows_at_once   = 4
 	qgemm_order_row_threads          = 512
-	qgemm_order_unit_rows            = exl2_unit_blocks * exl2_block_rows
-	qgemm_order_half_rows            = 64
-	qgemm_order_absent               = 0xffff
 	qmatmul_product_bytes            = (80*products_most_matrices + 120 + 40 + 64 + 4*(products_most_matrices+1) + 4*(few_rows_many_warps+2) + 7) / 8 * 8
 	qmatmul_warps_beside             = 4
 	qmatmul_batch_product_bytes      = (80*products_most_matrices+88+12*products_most_matrices+4*batch_rows_most_blocks+12+7)/8*8 + 64
@@ -8110,8 +8102,8 @@ func (d *Device) product_hopper_22(l launch, list pointer) {
 	d.launch(a, l)
 }
 
-func (d *Device) qgemm_group_16(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x1 tensor.Tensor, x2 tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, blocks1 int32, blocks2 int32, slot int32, slots int32, halves int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64) {
-	a := d.begin(kernel_qgemm_group_16)
+func (d *Device) qgemm_group(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x1 tensor.Tensor, x2 tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, places1 int32, places2 int32, blocks1 int32, blocks2 int32, units1 int32, units2 int32, bytes int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64) {
+	a := d.begin(kernel_qgemm_group)
 	a.tensor(y1, tensor.F16, "y1")
 	a.tensor(y2, tensor.F16, "y2")
 	a.tensor(x1, tensor.F16, "x1")
@@ -8122,11 +8114,14 @@ func (d *Device) qgemm_group_16(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x1
 	a.int32(count)
 	a.int32(words1)
 	a.int32(words2)
+	a.int32(places1)
+	a.int32(places2)
 	a.int32(blocks1)
 	a.int32(blocks2)
-	a.int32(slot)
-	a.int32(slots)
-	a.int32(halves)
+	a.int32(units1)
+	a.int32(units2)
+	a.int32(bytes)
+	a.int32(in)
 	a.int32(out1)
 	a.int32(out2)
 	a.int64(ldy1)
@@ -8134,79 +8129,7 @@ func (d *Device) qgemm_group_16(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x1
 	d.launch(a, l)
 }
 
-func (d *Device) qgemm_group_32(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x1 tensor.Tensor, x2 tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, blocks1 int32, blocks2 int32, slot int32, slots int32, halves int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64) {
-	a := d.begin(kernel_qgemm_group_32)
-	a.tensor(y1, tensor.F16, "y1")
-	a.tensor(y2, tensor.F16, "y2")
-	a.tensor(x1, tensor.F16, "x1")
-	a.tensor(x2, tensor.F16, "x2")
-	a.tensor(table1, tensor.I32, "table1")
-	a.tensor(table2, tensor.I32, "table2")
-	a.tensor(first, tensor.I32, "first")
-	a.int32(count)
-	a.int32(words1)
-	a.int32(words2)
-	a.int32(blocks1)
-	a.int32(blocks2)
-	a.int32(slot)
-	a.int32(slots)
-	a.int32(halves)
-	a.int32(out1)
-	a.int32(out2)
-	a.int64(ldy1)
-	a.int64(ldy2)
-	d.launch(a, l)
-}
-
-func (d *Device) qgemm_group_64(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x1 tensor.Tensor, x2 tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, blocks1 int32, blocks2 int32, slot int32, slots int32, halves int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64) {
-	a := d.begin(kernel_qgemm_group_64)
-	a.tensor(y1, tensor.F16, "y1")
-	a.tensor(y2, tensor.F16, "y2")
-	a.tensor(x1, tensor.F16, "x1")
-	a.tensor(x2, tensor.F16, "x2")
-	a.tensor(table1, tensor.I32, "table1")
-	a.tensor(table2, tensor.I32, "table2")
-	a.tensor(first, tensor.I32, "first")
-	a.int32(count)
-	a.int32(words1)
-	a.int32(words2)
-	a.int32(blocks1)
-	a.int32(blocks2)
-	a.int32(slot)
-	a.int32(slots)
-	a.int32(halves)
-	a.int32(out1)
-	a.int32(out2)
-	a.int64(ldy1)
-	a.int64(ldy2)
-	d.launch(a, l)
-}
-
-func (d *Device) qgemm_group_128(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x1 tensor.Tensor, x2 tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, blocks1 int32, blocks2 int32, slot int32, slots int32, halves int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64) {
-	a := d.begin(kernel_qgemm_group_128)
-	a.tensor(y1, tensor.F16, "y1")
-	a.tensor(y2, tensor.F16, "y2")
-	a.tensor(x1, tensor.F16, "x1")
-	a.tensor(x2, tensor.F16, "x2")
-	a.tensor(table1, tensor.I32, "table1")
-	a.tensor(table2, tensor.I32, "table2")
-	a.tensor(first, tensor.I32, "first")
-	a.int32(count)
-	a.int32(words1)
-	a.int32(words2)
-	a.int32(blocks1)
-	a.int32(blocks2)
-	a.int32(slot)
-	a.int32(slots)
-	a.int32(halves)
-	a.int32(out1)
-	a.int32(out2)
-	a.int64(ldy1)
-	a.int64(ldy2)
-	d.launch(a, l)
-}
-
-func (d *Device) qgemm_group_order(l launch, y tensor.Tensor, x tensor.Tensor, up tensor.Tensor, rows tensor.Tensor, table tensor.Tensor, first tensor.Tensor, count int32, n int32, words int32, in int32, halves int32, act int32, ldx int64, ldu int64, limit float32, most float32, alpha float32, added float32) {
+func (d *Device) qgemm_group_order(l launch, y tensor.Tensor, x tensor.Tensor, up tensor.Tensor, rows tensor.Tensor, table tensor.Tensor, first tensor.Tensor, count int32, n int32, words int32, in int32, act int32, ldx int64, ldu int64, limit float32, most float32, alpha float32, added float32) {
 	a := d.begin(kernel_qgemm_group_order)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -8218,7 +8141,6 @@ func (d *Device) qgemm_group_order(l launch, y tensor.Tensor, x tensor.Tensor, u
 	a.int32(n)
 	a.int32(words)
 	a.int32(in)
-	a.int32(halves)
 	a.int32(act)
 	a.int64(ldx)
 	a.int64(ldu)
@@ -8300,16 +8222,6 @@ func (d *Device) qgemm_order_layer(l launch, y tensor.Tensor, x tensor.Tensor, s
 	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
-	d.launch(a, l)
-}
-
-func (d *Device) qgemm_order_make(l launch, order tensor.Tensor, perm tensor.Tensor, regions tensor.Tensor, count int32, n int32) {
-	a := d.begin(kernel_qgemm_order_make)
-	a.tensor(order, tensor.F16, "order")
-	a.tensor(perm, tensor.I32, "perm")
-	a.tensor(regions, tensor.I32, "regions")
-	a.int32(count)
-	a.int32(n)
 	d.launch(a, l)
 }
 

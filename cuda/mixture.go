@@ -63,8 +63,7 @@ func (d *Device) MixExperts(y, x tensor.Tensor, e device.Experts, r device.Route
 	wantPlaces("MixExperts", y, e.Each, r.Places, r.Weights)
 	want(acted.Rows == n && e.Ups.Rows == n && acted.Cols == down.in && e.Ups.Cols == down.in && down.count == r.First.Cols-1 && !down.ragged(), "MixExperts", acted, e.Ups)
 	aligned, packed := atSixteenBytes(acted) && atSixteenBytes(e.Ups), !slices.ContainsFunc(groups, func(g *group) bool { return !g.packed() })
-	_, many := d.seesMany(r, groups...)
-	v, manyDown := d.seesMany(r, down)
+	many, manyDown := d.seesMany(r, groups...), d.seesMany(r, down)
 	limited := e.Clamp.Limit > 0 && y.Rows > mostLimited
 	if n > 0 && !many && !manyDown && !limited && aligned && packed && down.packed() {
 		d.packedGroups(to, x, r.Rows, groups, down, r)
@@ -75,7 +74,7 @@ func (d *Device) MixExperts(y, x tensor.Tensor, e device.Experts, r device.Route
 	each := e.Each.Slice(0, n)
 	d.GroupMul(to, x, r.Rows, first, r)
 	if manyDown && aligned {
-		d.manyGroups(each, each, groupInput{x: acted, up: e.Ups, unit: e.Unit}, down, down, v, r)
+		d.manyGroups(each, each, groupInput{x: acted, up: e.Ups, unit: e.Unit}, down, down, r)
 	} else {
 		e.Apply(d, acted, acted, e.Ups)
 		d.GroupMul([]tensor.Tensor{each}, acted, tensor.Tensor{}, []device.Group{down}, r)

@@ -66,9 +66,9 @@ func (d *Device) qgemmPlan(p *packed) (found qgemmPlan, ok bool) {
 	most, widest := 0, 0
 	for _, m := range p.list[:p.n] {
 		most, widest = max(most, m.units128), max(widest, m.widest)
-		plan.all += pieces(m.tiles(), qgemm_some_tiles)
+		plan.all += pieces(m.tiles(), qgemm_slots_tiles)
 	}
-	plan.slot = inEights(p.x.Rows)*4*exl2_block_rows*tensor.F16.Size() + qgemm_some_tiles*4*exl2_chunk_words*widest
+	plan.slot = inEights(p.x.Rows)*4*exl2_block_rows*tensor.F16.Size() + qgemm_slots_tiles*4*exl2_chunk_words*widest
 	for plan.cluster = 2; plan.cluster <= min(qgemm_some_most_blocks, d.sms); plan.cluster++ {
 		plan.clusters = min(d.clusters(plan.cluster), plan.all)
 		if !plan.fits(d, p.x.Rows) {
@@ -105,8 +105,8 @@ func inEights(rows int) int { return (rows + 7) &^ 7 }
 func (p *qgemmPlan) fits(d *Device, rows int) bool {
 	const alignment = 1024
 	parts := pieces(min(inEights(rows)/8, qgemm_some_eights_at_once), p.cluster) * p.cluster * qgemm_some_part_bytes
-	p.slots = min(qgemm_some_most_slots, (d.sharedFor(p.name)-alignment-parts)/(p.slot+qgemm_some_head_bytes))
-	p.shared = alignment + p.slots*(p.slot+qgemm_some_head_bytes) + parts
+	p.slots = min(qgemm_slots_most_slots, (d.sharedFor(p.name)-alignment-parts)/(p.slot+qgemm_slots_head_bytes))
+	p.shared = alignment + p.slots*(p.slot+qgemm_slots_head_bytes) + parts
 	return p.slots >= 2
 }
 
@@ -166,9 +166,9 @@ func (d *Device) qgemm(p *packed, plan *qgemmPlan, x tensor.Tensor, y [mostMatri
 	for i, m := range p.list[:p.n] {
 		c.matrices[i] = qgemmMatrix{words: uint64(d.at(m.words)), scales: uint64(d.at(m.scales)), units: uint64(d.at(m.units)), places: uint64(d.at(m.unitPlaces)), y: uint64(d.at(y[i])), bias: d.addressOrNull(p.bias[i]),
 			ldy: int64(y[i].Stride), chunks: int32(m.chunks), groups: int32(m.groups), tiles: int32(m.tiles()), out: int32(m.out), steps: int32(m.units128), first: int32(first)}
-		first += pieces(m.tiles(), qgemm_some_tiles)
+		first += pieces(m.tiles(), qgemm_slots_tiles)
 	}
-	l := launch{blocks: dim{x: plan.clusters * plan.cluster}, threads: dim{x: qgemm_some_threads}, shared: plan.shared, cluster: plan.cluster}
+	l := launch{blocks: dim{x: plan.clusters * plan.cluster}, threads: dim{x: qgemm_slots_threads}, shared: plan.shared, cluster: plan.cluster}
 	plan.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 }
 
@@ -192,16 +192,4 @@ func (d *Device) ordered(p *packed) tensor.Tensor {
 		d.qgemm_order_f16(l, xs, x, tensor.Tensor{}, m.order, in, rows, 0, int64(x.Stride), 0)
 	}
 	return xs
-}
-
-// loadShuffle makes the order in which products of groups take x: by units, the last ones of
-// regions filled up.
-func (m *matrix) loadShuffle(d *Device) {
-	if !d.hopper() || m.in > qgemm_order_absent {
-		return
-	}
-	n := m.units128 * 2 * qgemm_order_half_rows
-	m.shuffle = d.Alloc(tensor.F16, 1, n)
-	d.qgemm_order_make(launch{blocks: dim{x: pieces(n, qgemm_order_threads)}, threads: dim{x: qgemm_order_threads}},
-		m.shuffle, m.perm, m.table, int32(len(m.regions)), int32(n))
 }

@@ -16,8 +16,7 @@ struct alignas(16) Matrix {
 	const half* stored;   // [in]: where in stored order a column of x is, likewise
 	const float* bias;    // [out] or null
 	int count, chunks, groups, unused;  // count: regions
-	int units128, unused_too;           // units128: units of a tile
-	const half* shuffle;              // [128·units128]: order as qgemm_order.cu makes it, or null
+	int units128, unused_too[3];        // units128: units of a tile
 };
 static_assert(sizeof(Matrix) == 4 * head_words, "the table's layout");
 

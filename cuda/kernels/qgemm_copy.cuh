@@ -6,22 +6,6 @@
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-// Slots are shared memory for units that come: rows of x, by blocks, and the words of eight tiles. Behind all are their heads: the units of a unit's four
-// groups, what it is (Place), and from 32 bytes on codes of scales, by tiles and groups. A Turn goes through them.
-struct Slots {
-	u32 base, heads, barriers;  // addresses
-	int bytes, count;
-	__device__ u32 head_at(int i) const { return heads + i * head_bytes; }
-	__device__ u32 full_at(int i) const { return barriers + 8 * i; }
-	__device__ u32 empty_at(int i) const { return barriers + 8 * (most_slots + i); }
-};
-struct Turn {
-	int at, parity;
-	__device__ void next(const Slots& s) {
-		if (++at == s.count) at = 0, parity ^= 1;
-	}
-};
-
 // A Step is a unit of a block's, of 256 columns after others.
 struct Step {
 	const Matrix* m;
@@ -64,7 +48,7 @@ struct Copier {
 	// words leaves a unit's head in a slot, says how much is to come, and asks for words.
 	__device__ void words(int slot, const Step& step) const {
 		u32 packed = step.place.y, head = s.head_at(slot);
-		asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(head + 32 + lane * 16), "r"(codes.x), "r"(codes.y), "r"(codes.z), "r"(codes.w) : "memory");
+		asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(head + codes_at + lane * 16), "r"(codes.x), "r"(codes.y), "r"(codes.z), "r"(codes.w) : "memory");
 		if (lane <= unit_blocks) asm volatile("st.shared.b32 [%0], %1;" ::"r"(head + lane * 4), "r"(lane < unit_blocks ? unit : packed) : "memory");
 		int tile = (step.columns - step.m->first) * tiles + lane, there = min(tiles, step.m->tiles - tile + lane), bytes = bits_of_unit(packed) * 512;
 		__syncwarp();

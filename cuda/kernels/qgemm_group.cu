@@ -1,64 +1,25 @@
 // Products of many rows with the EXL2 matrices of experts on Hopper: y[i] = x[i]·W[e] + bias[e] for
 // the expert e of row i, rows being sorted by expert. As qgemm_hopper.cu, but
 //
-// - an expert's rows are sets of up to n, of which each is multiplied by one matrix or two,
-//   256 columns at a time. How many sets there are is in device memory: blocks stay, and take
-//   every so many of such products until there are no more. The warp that copies finds the
-//   sets, and tells the others with the first unit of each what it is (Item).
-// - x has been put in order by qgemm_group_order: a set's rows by the units of its expert's
-//   matrix, in whole eights behind those of the sets before it. Of the last products of a mixture
-//   it makes units of gate and up, too.
-#include "expert.cuh"
-#include "gemm.cuh"
+// - an expert's rows are sets of up to 128, of which each is multiplied by one matrix or two, 256 columns at a time: an item. How many there are is in
+//   device memory, so blocks stay, and take every so many of them until there are no more. Tensor cores multiply as many rows as a set has, or few more.
+// - a unit takes as much shared memory as its rows and codes need, behind the one before it (Ring): of few rows more units are on their way.
+// - x has been put in order by qgemm_group_order, by sets, each in whole eights behind those before it.
+// - what a multiprocessor reads waits behind words that it has asked for. So the warps that copy ask for what they need to know of an item while they
+//   copy the one before, and what scales are made of comes to shared memory by copies, too.
 #include "limited.cuh"
-#include "qgemm.cuh"
+#include "order.cuh"
+#include "qgemm_experts.cuh"
+#include "qgemm_unit.cuh"
 
-constexpr int rows_at_once = 4;                             // that a block of qgemm_group_order puts in order
+constexpr int most_rows = 128;                              // of a set
 constexpr int write_rows = 32;                              // that a warp writes at once
 constexpr int write_stride = tile_columns + 8;              // of its memory for them
 constexpr int write_bytes = write_rows * write_stride * 2;  // of a warp
-static_assert(write_bytes % 16 == 0, "rows are written 16 bytes at a time");
-
-// An Item is a set's product with 256 columns, or, without rows, the end.
-struct alignas(16) Item {
-	int expert, from, rows, block;
-};
-
-// Experts says whose rows there are.
-struct Experts {
-	const int* first;  // [count + 1]
-	int count, n;      // rows of a set, at most, a multiple of eight
-};
-
-// A Set is rows of an expert from a place among all on; `base` of those in order are before it. Past
-// the last one there are no rows.
-struct Set {
-	int expert, from, rows, base;
-
-	__device__ Set(const Experts& all, int number) : expert(0), from(0), rows(0), base(0) {
-		int lane = threadIdx.x % 32;
-#pragma unroll 1
-		for (int e = lane; e - lane < all.count; e += 32) {
-			int begin = all.first[min(e, all.count)], mine = all.first[min(e + 1, all.count)] - begin;
-			int sets = (mine + all.n - 1) / all.n, in_order = (mine + 7) / 8 * 8, end = sets, upto = in_order;
-#pragma unroll
-			for (int step = 1; step < 32; step *= 2) {
-				int a = __shfl_up_sync(~0u, end, step), b = __shfl_up_sync(~0u, upto, step);
-				if (lane >= step) end += a, upto += b;
-			}
-			unsigned behind = __ballot_sync(~0u, number < end);
-			if (behind) {
-				int at = __ffs(behind) - 1, before = (number - (end - sets)) * all.n;
-				expert = e - lane + at;
-				from = __shfl_sync(~0u, begin + before, at), base += __shfl_sync(~0u, upto - in_order + before, at);
-				rows = min(all.n, __shfl_sync(~0u, mine - before, at));
-				return;
-			}
-			number -= __shfl_sync(~0u, end, 31), base += __shfl_sync(~0u, upto, 31);
-		}
-	}
-	__device__ int rows8() const { return (rows + 7) & ~7; }
-};
+constexpr int ring_align = 512;                             // of units, as wgmma reads rows
+constexpr int own = 224, others = 56;                       // registers of threads that multiply, and that copy
+static_assert(write_bytes % 16 == 0 && most_rows % 8 == 0 && ring_align > 0, "rows are written 16 bytes at a time");
+static_assert(tiles * own + copiers * others <= (tiles + copiers) * 168, "a block has as many registers as it was launched with, or else waits for more forever");
 
 // Side is matrices of experts, what they multiply, and where that goes.
 struct Side {
@@ -66,209 +27,287 @@ struct Side {
 	const half* x;  // in order
 	Table table;
 	int blocks, out;  // of 256 columns
+	int units;        // of a tile, at most
 	int64 ldy;
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-// Stages are the slots of shared memory: rows of x and words of eight tiles, and what they are of.
-struct Stages {
-	unsigned char* base;
-	int bytes, count;
-	u64 *full, *empty;
-	Item* items;
+// An Item is a set's product with 256 columns of a matrix.
+struct Item {
+	Set set;
+	bool second;
+	int tile;  // the first of eight
+
+	__device__ Item(const Side& a, const Side& b, const List& list, int number) {
+		int blocks = a.blocks + b.blocks, block = number % blocks;
+		set = list.set(number / blocks);
+		second = block >= a.blocks, tile = (second ? block - a.blocks : block) * tiles;
+	}
+	__device__ bool there() const { return set.rows > 0; }
 };
 
-__device__ inline Packed packed_of(const int* entry, int out) {
-	const Matrix& m = *(const Matrix*)entry;
-	return {m.words, (const unsigned short*)m.scales, (const int*)m.units, (const int4*)(entry + head_words), m.count, m.chunks, m.groups, (out + tile_columns - 1) / tile_columns};
+// An Entry is what the lanes of a warp have of a matrix in the table, on its way when it has been asked for: a word of its head each, and places of units, a lane's
+// every 32nd.
+struct Entry {
+	static constexpr int kept = 2;
+
+	const int* entry;
+	u32 word;
+	uint2 places[kept];
+
+	__device__ void ask(const Side& side, int expert) {
+		int lane = threadIdx.x % 32;
+		entry = side.table.of(expert);
+		word = __ldg((const u32*)entry + min(lane, head_words - 1));
+		const uint2* from = (const uint2*)(entry + side.table.places);
+#pragma unroll
+		for (int k = 0; k < kept; k++)
+			if (int i = lane + 32 * k; i < side.units) places[k] = __ldg(from + i);
+	}
+
+	__device__ int number(int i) const { return __shfl_sync(~0u, word, i); }
+	template <class T>
+	__device__ T* pointer(int i) const { return (T*)((u64)(u32)number(i + 1) << 32 | (u32)number(i)); }
+
+	__device__ uint2 place(int unit, const Table& table) const {
+		if (unit >= 32 * kept) return __ldg((const uint2*)(entry + table.places) + unit);
+		const uint2& of = unit < 32 ? places[0] : places[1];
+		return make_uint2(__shfl_sync(~0u, of.x, unit % 32), __shfl_sync(~0u, of.y, unit % 32));
+	}
+};
+
+// Where in a head's words the fields of a Matrix are.
+constexpr int words_field = 0, scales_field = 2, units_field = 4, bias_field = 10, chunks_field = 13, groups_field = 14, units128_field = 16;
+
+// A Ring is where units are in shared memory, one behind the other, from the beginning again where there is no room. Each warp that copies counts for itself, of all
+// units. It has room for three of the largest, so that one never lies where the one before it does, which is read until it has come itself.
+struct Ring {
+	int bytes, next;
+	int number;      // of units so far
+	int begin, end;  // of the lane's: the last one whose number is the lane's, of 32
+
+	// put returns where the next unit goes.
+	__device__ int put(int size) {
+		if (next + size > bytes) next = 0;
+		int at = next;
+		next += size;
+		return at;
+	}
+
+	// wait waits until those have been read that lie where the next one is. The one whose barriers it has comes first: until that has been read, a barrier's parity
+	// does not tell those behind it from older ones.
+	__device__ void wait(const Slots& s, int at, int size) const {
+		read(s, number - most_slots);
+		int before = number - 1 - (int)(threadIdx.x % 32) & 31;  // how many have come behind the lane's
+		bool there = before < min(most_slots, number) && begin < at + size && end > at;
+		read(s, number - 1 - (int)__reduce_min_sync(~0u, there ? before : number));
+	}
+
+	// read waits until a unit has been read, if there is one of that number.
+	__device__ static void read(const Slots& s, int unit) {
+		if (unit >= 0) barrier_wait(s.empty_at(unit % most_slots), unit / most_slots & 1);
+	}
+
+	__device__ void done(int at, int size) {
+		if (number++ % 32 == threadIdx.x % 32) begin = at, end = at + size;
+	}
+};
+
+__device__ inline void copy_async(u32 to, const void* from, bool four = false) {
+	if (four) asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+	else asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
-// copy_all is what the copier does: lane i copies a tile's words, and lane 0 the rows of x, too.
-template <int n>
-__device__ void copy_all(const Side& a, const Side& b, const Experts& experts, const Stages& s, int halves) {
-	int lane = threadIdx.x % 32, blocks = a.blocks + b.blocks, i = 0;
-	for (int number = blockIdx.x;; number += gridDim.x) {
-		Set set(experts, number / blocks);
-		Item item = {set.expert, set.from, set.rows, number % blocks};
-		bool second = item.block >= a.blocks;
-		const int* entry = (second ? b.table : a.table).of(set.expert);
-		Packed w = packed_of(entry, second ? b.out : a.out);
-		const half* x = (second ? b.x : a.x) + (int64)set.base * halves * half_rows;
-		int tile = (item.block - (second ? a.blocks : 0)) * warps + lane, there = min(warps, w.tiles - tile + lane);
-		int units = set.rows ? ((const Matrix*)entry)->units128 : 1, count = set.rows8() * half_rows * (int)sizeof(half);
-		Cursor c(w, 0);
-		for (int u = 0; u < units; u++, i++, c.next(w)) {
-			int at = i % s.count, bytes = c.at.bits * 512;
-			if (i >= s.count) barrier_wait(&s.empty[at], (i / s.count - 1) & 1);
-			unsigned char* to = s.base + at * s.bytes;
-			if (lane == 0) {
-				s.items[at] = item;
-				barrier_expect(&s.full[at], set.rows ? 2 * count + there * bytes : 0);
-				for (int h = 0; set.rows && h < 2; h++)
-					copy_bulk(to + h * n * half_rows * sizeof(half), x + (int64)(2 * u + h) * set.rows8() * half_rows, count, &s.full[at]);
-			}
-			__syncwarp();
-			if (set.rows && lane < there)
-				copy_bulk(to + n * unit_rows * sizeof(half) + lane * bytes, w.words + ((int64)tile * w.chunks + c.at.place + c.unit * c.at.bits) * 32, bytes, &s.full[at]);
+// A Copier is what a warp that copies does, with every fourth unit.
+struct Copier {
+	const Side &a, &b;
+	const List& list;
+	const Slots& s;
+	int in_blocks;  // of x
+	Ring ring;
+
+	__device__ void run() {
+		Entry entry;
+		Item item(a, b, list, blockIdx.x);
+		if (item.there()) entry.ask(item.second ? b : a, item.set.expert);
+		for (int number = blockIdx.x; item.there();) {
+			Item next(a, b, list, number += gridDim.x);
+			Entry ahead;
+			if (next.there()) ahead.ask(next.second ? b : a, next.set.expert);
+			copy(item, entry);
+			item = next, entry = ahead;
 		}
-		if (set.rows == 0) return;
+	}
+
+	// copy copies an item's units.
+	__device__ void copy(const Item& item, const Entry& entry) {
+		const Side& side = item.second ? b : a;
+		int lane = threadIdx.x % 32, warp = threadIdx.x / 32 - tiles;
+		int all = (side.out + tile_columns - 1) / tile_columns, there = min(tiles, all - item.tile), rows = item.set.rows8(), block_bytes = rows * block_rows * (int)sizeof(half);
+		int chunks = entry.number(chunks_field), groups = entry.number(groups_field), units = entry.number(units128_field);
+		const uint4* words = entry.pointer<const uint4>(words_field) + (int64)(item.tile + min(lane, there - 1)) * chunks * 32;
+		const uint4* scales = entry.pointer<const uint4>(scales_field) + (int64)(item.tile + min(lane / unit_blocks, there - 1)) * groups;
+		const u32 *group_units = entry.pointer<const u32>(units_field), *bias = entry.pointer<const u32>(bias_field);
+		const half* x = side.x + (int64)item.set.base * in_blocks * block_rows;
+#pragma unroll 1
+		for (int u = 0; u < units; u++) {
+			uint2 place = entry.place(u, side.table);
+			u32 packed = place.y;
+			int bytes = bits_of_unit(packed) * 512, size = unit_blocks * block_bytes + tiles * bytes, at = ring.put(size), slot = ring.number % most_slots;
+			if (ring.number % copiers == warp) {
+				u32 head = s.head_at(slot), full = s.full_at(slot), to = s.base + at;
+				int group = min(group_of(packed) + (lane % unit_blocks >> shift_of(packed)), groups - 1), block = block_of(packed), whole = min(unit_blocks, in_blocks - block);
+				ring.wait(s, at, size);
+				copy_async(head + codes_at + lane * 16, scales + group);
+				if (lane < unit_blocks) copy_async(head + lane * 4, group_units + group, true);
+				asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full) : "memory");
+				if (lane == 0) {
+					asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(head + 16), "r"(packed), "r"(to | (u32)(u + 1 == units)), "r"((u32)(u64)bias), "r"((u32)((u64)bias >> 32)) : "memory");
+					barrier_expect(full, unit_blocks * block_bytes + there * bytes);
+				}
+				__syncwarp();
+				if (lane < there) copy_bulk(to + unit_blocks * block_bytes + lane * bytes, words + place.x * 32, bytes, full);
+				// Behind the last block of x weights are zeros, and it does not matter by what they are multiplied.
+				int i = lane - tiles;
+				if (i == 0) copy_bulk(to, x + (int64)block * rows * block_rows, whole * block_bytes, full);
+				else if (i >= whole && i < unit_blocks) copy_bulk(to + i * block_bytes, x + (int64)(in_blocks - 1) * rows * block_rows, block_bytes, full);
+			}
+			ring.done(at, size);
+		}
+	}
+};
+
+// put_all writes as many elements as 16 bytes are, those that there are.
+__device__ inline void put_all(half* to, const half* from, int count) {
+	constexpr int all = 16 / sizeof(half);
+	if (count >= all && (size_t)to % 16 == 0) {
+		*(uint4*)to = *(const uint4*)from;
+	} else {
+		for (int i = 0; i < min(count, all); i++) to[i] = from[i];
 	}
 }
 
-// write writes a warp's columns by way of its shared memory, so that rows are whole.
-template <int n>
-__device__ inline void write(half* y, const float* bias, const float (&low)[n / 2], const float (&high)[n / 2], half* staged, int rows, int column, int out, int64 ldy) {
-	int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
-#pragma unroll
-	for (int from = 0; from < n; from += write_rows) {
-		if (from >= rows) break;
+// A Writer writes a warp's columns by way of its shared memory, so that rows are whole.
+struct Writer {
+	half* y;  // of the first row and column
+	half* staged;
+	int64 ldy;
+	int rows, columns;  // that there are
+	float bias[4];      // of columns g, g+8, g+16 and g+24
+
+	// ask asks for the bias.
+	__device__ void ask(const float* from) {
 #pragma unroll
 		for (int c = 0; c < 4; c++) {
-			int at = g + 8 * c;
-			float add = bias && column + at < out ? bias[column + at] : 0;
+			int at = threadIdx.x % 32 / 4 + 8 * c;
+			bias[c] = from && at < columns ? __ldg(from + at) : 0;
+		}
+	}
+
+	template <int n>
+	__device__ void write(const float (&sums)[2][n / 2]) const {
+		int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
 #pragma unroll
-			for (int i = 0; i < min(n, write_rows) / 4; i++) {
-				int k = (from / 8 + i / 2) * 4 + c % 2 * 2 + i % 2;
-				staged[(i / 2 * 8 + 2 * q + i % 2) * write_stride + at] = __float2half_rn((c < 2 ? low[k] : high[k]) + add);
+		for (int from = 0; from < n; from += write_rows) {
+			if (from >= rows) break;
+#pragma unroll
+			for (int c = 0; c < 4; c++)
+#pragma unroll
+				for (int i = 0; i < min(n, write_rows) / 4; i++)
+					staged[(i / 2 * 8 + 2 * q + i % 2) * write_stride + g + 8 * c] = __float2half_rn(sums[c / 2][(from / 8 + i / 2) * 4 + c % 2 * 2 + i % 2] + bias[c]);
+			__syncwarp();
+			for (int i = lane; i < min(n, write_rows) * 4; i += 32) {
+				int r = i / 4, c = i % 4 * 8;
+				if (from + r < rows) put_all(y + (from + r) * ldy + c, staged + r * write_stride + c, columns - c);
 			}
+			__syncwarp();
 		}
-		__syncwarp();
-		for (int i = lane; i < min(n, write_rows) * 4; i += 32) {
-			int r = i / 4, c = i % 4 * 8;
-			if (from + r < rows) put_all(y + (from + r) * ldy + column + c, staged + r * write_stride + c, out - column - c);
-		}
-		__syncwarp();
 	}
+};
+
+// What of a unit's head says where it is, and whether it is an item's last.
+struct Where {
+	u32 x, last;
+	__device__ Where(u32 head) {
+		asm volatile("ld.shared.b32 %0, [%1+20];" : "=r"(x) : "r"(head) : "memory");
+		last = x & 1, x &= ~1u;
+	}
+};
+
+// multiply_item multiplies an item's units by up to n rows, of which a block is step apart in what an operand is, and writes the products.
+template <int n>
+__device__ __forceinline__ void multiply_item(const Writer& to, const Slots& s, Turn& turn, int step, Exponent e) {
+	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, words_at = unit_blocks * step * 16 + lane * 16, warp_bytes = warp * 512, mine = codes_at + warp * unit_blocks * 16 + lane / 4 * 2;
+	float sums[2][n / 2] = {};
+	u32 free = 0, last;
+	do {
+		u32 head = s.head_at(turn.at);
+		barrier_wait(s.full_at(turn.at), turn.parity);
+		Scales unit(head, mine);
+		Where at(head);
+		int bits = bits_of_unit(unit.packed);
+		u32 words = at.x + words_at + warp_bytes * bits;
+		if (has_one_group(unit.packed)) multiply_bits<true, n>(bits, sums, words, rows_of(at.x), step, unit, e, free);
+		else multiply_bits<false, n>(bits, sums, words, rows_of(at.x), step, unit, e, free);
+		free = s.empty_at(turn.at), last = at.last;
+		turn.next(s);
+	} while (!last);
+	wgmma_wait<0>();
+	if (lane == 0) barrier_arrive(free);
+	to.write<n>(sums);
 }
 
-// multiply_all is what the other warps do.
-template <int n>
-__device__ void multiply_all(const Side& a, const Side& b, const Stages& s, half* staged) {
-	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-	Exponent e;
-	for (int i = 0;;) {
-		barrier_wait(&s.full[i % s.count], i / s.count & 1);
-		Item item = s.items[i % s.count];
-		if (item.rows == 0) return;
-		bool second = item.block >= a.blocks;
-		const int* entry = (second ? b.table : a.table).of(item.expert);
-		int out = second ? b.out : a.out, tile = (item.block - (second ? a.blocks : 0)) * warps + warp;
-		Packed w = packed_of(entry, out);
-		Cursor c(w, 0);
-		Scales now(w, c, tile);
-		float low[n / 2] = {}, high[n / 2] = {};
-		u64* free = nullptr;
-		for (int end = i + ((const Matrix*)entry)->units128; i < end; i++) {
-			int at = i % s.count, bits = c.at.bits;
-			c.next(w);
-			Scales ahead(w, c, tile);
-			barrier_wait(&s.full[at], i / s.count & 1);
-			unsigned char* from = s.base + at * s.bytes;
-			uint64 x = operand((const half*)from);
-			const uint4* words = (const uint4*)(from + n * unit_rows * sizeof(half) + warp * bits * 512) + lane;
-			switch (bits) {
-				case 2: multiply<2, n>(low, high, words, x, now, e, free); break;
-				case 3: multiply<3, n>(low, high, words, x, now, e, free); break;
-				case 4: multiply<4, n>(low, high, words, x, now, e, free); break;
-				case 5: multiply<5, n>(low, high, words, x, now, e, free); break;
-				case 6: multiply<6, n>(low, high, words, x, now, e, free); break;
-				case 8: multiply<8, n>(low, high, words, x, now, e, free); break;
-			}
-			now = ahead;
-			free = &s.empty[at];
-		}
-		wgmma_wait<0>();
-		if (lane == 0) barrier_arrive(free);
-		int64 ldy = second ? b.ldy : a.ldy;
-		write<n>((second ? b.y : a.y) + item.from * ldy, ((const Matrix*)entry)->bias, low, high, staged + warp * (write_bytes / 2), item.rows, tile * tile_columns, out, ldy);
-	}
-}
-
-template <int n>
-__device__ void products(const Side& a, const Side& b, const Experts& experts, int slot, int slots, int halves) {
-	extern __shared__ uint4 memory[];
-	__shared__ u64 full[most_stages], empty[most_stages];
-	__shared__ Item items[most_stages];
-	Stages stages = {(unsigned char*)(((size_t)memory + 1023) & ~(size_t)1023), slot, slots, full, empty, items};
+// multiply_all is what the warps do that multiply.
+__device__ __forceinline__ void multiply_all(const Side& a, const Side& b, const List& list, const Slots& s, half* staged) {
 	int warp = threadIdx.x / 32;
-	if (threadIdx.x == 0) {
-		for (int i = 0; i < slots; i++) barrier_init(&full[i], 1), barrier_init(&empty[i], warps);
-		barriers_ready();
-	}
-	__syncthreads();
-	after_previous();
-	if (warp >= copier) {
-		registers_down<56>();
-		if (warp == copier) copy_all<n>(a, b, experts, stages, halves);
-	} else {
-		registers_up<224>();
-		multiply_all<n>(a, b, stages, (half*)(stages.base + slots * slot));
+	Exponent e;
+	Turn turn = {0, 0};
+#pragma unroll 1
+	for (int number = blockIdx.x;; number += gridDim.x) {
+		Item item(a, b, list, number);
+		if (!item.there()) return;
+		const Side& side = item.second ? b : a;
+		int column = (item.tile + warp) * tile_columns, rows = item.set.rows, step = item.set.rows8() * block_rows * (int)sizeof(half) >> 4;
+		Writer to = {side.y + item.set.from * side.ldy + column, staged + warp * (write_bytes / 2), side.ldy, rows, side.out - column};
+		barrier_wait(s.full_at(turn.at), turn.parity);
+		const float* bias;
+		asm volatile("ld.shared.b64 %0, [%1+24];" : "=l"(bias) : "r"(s.head_at(turn.at)) : "memory");
+		to.ask(bias ? bias + column : bias);
+		if (rows <= 32) multiply_item<32>(to, s, turn, step, e);
+		else if (rows <= 64) multiply_item<64>(to, s, turn, step, e);
+		else multiply_item<most_rows>(to, s, turn, step, e);
 	}
 }
-
-#else  // other GPUs multiply eight rows at a time (qmatmul_group.cu)
-
-template <int n>
-__device__ void products(const Side&, const Side&, const Experts&, int, int, int) {}
 
 #endif
 
-#define QGEMM_GROUP(name, n)                                                                                 \
-	extern "C" __global__ void __launch_bounds__(384, 1) name(                                             \
-		half* y1, half* y2, const half* x1, const half* x2, const int* table1, const int* table2,          \
-		const int* first, int count, int words1, int words2, int blocks1, int blocks2, int slot, int slots, \
-		int halves, int out1, int out2, int64 ldy1, int64 ldy2) {                                          \
-		Side a = {y1, x1, {table1, words1, 0}, blocks1, out1, ldy1}, b = {y2, x2, {table2, words2, 0}, blocks2, out2, ldy2}; \
-		products<n>(a, b, {first, count, n}, slot, slots, halves);                                         \
+// qgemm_group has `bytes` of shared memory for units. Other GPUs multiply eight rows at a time (qmatmul_group.cu).
+extern "C" __global__ void __launch_bounds__(threads, 1) qgemm_group(
+	half* y1, half* y2, const half* x1, const half* x2, const int* table1, const int* table2,
+	const int* first, int count, int words1, int words2, int places1, int places2, int blocks1, int blocks2, int units1, int units2, int bytes,
+	int in, int out1, int out2, int64 ldy1, int64 ldy2) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+	extern __shared__ uint4 memory[];
+	__shared__ u64 barriers[2 * most_slots];
+	Side a = {y1, x1, {table1, words1, places1}, blocks1, out1, units1, ldy1}, b = {y2, x2, {table2, words2, places2}, blocks2, out2, units2, ldy2};
+	u32 base = (shared_address(memory) + 1023) & ~1023u;
+	Slots slots = {base, base + bytes, shared_address(barriers), 0, most_slots};
+	unsigned char* behind = (unsigned char*)memory + (slots.head_at(most_slots) - shared_address(memory));
+	List list((int*)(behind + tiles * write_bytes), {first, count, most_rows});
+	if (threadIdx.x == 0) {
+		for (int i = 0; i < most_slots; i++) barrier_init(&barriers[i], 1 + 32), barrier_init(&barriers[most_slots + i], tiles);
+		barriers_ready();
 	}
-
-QGEMM_GROUP(qgemm_group_16, 16)
-QGEMM_GROUP(qgemm_group_32, 32)
-QGEMM_GROUP(qgemm_group_64, 64)
-QGEMM_GROUP(qgemm_group_128, 128)
-
-// qgemm_group_order puts a set's rows in the order in which their expert's matrix has its rows
-// (qgemm_order.cu): blockIdx.y is the number of the set, blockIdx.x of some of its rows.
-extern "C" __global__ void __launch_bounds__(256) qgemm_group_order(
-	half* y,           // by sets: [halves, rows of the set in whole eights, 64], as wgmma reads it
-	const half* x,     // rows ldx elements apart, each at 16 bytes
-	const half* up,    // likewise; or null. y has units of x and up where it is there.
-	const int* rows,   // [·]: of x, or null
-	const int* table, const int* first, int count, int n, int words, int in, int halves, int act, int64 ldx, int64 ldu, float limit, float most, float alpha, float added) {
-	extern __shared__ half row[];  // [rows_at_once, in]
 	after_previous();
-	Unit unit = {act, limit, most, alpha, added};
-	Set set({first, count, n}, blockIdx.y);
-	int from = blockIdx.x * rows_at_once, mine = min(rows_at_once, set.rows - from);
-	if (mine <= 0) return;
-	for (int r = 0; r < mine; r++) {
-		int64 place = set.from + from + r, at = rows ? rows[place] : place;
-		for (int i = threadIdx.x * 8; i < in; i += blockDim.x * 8) {
-			Eight<half> v, u;
-			v.words[0] = *(const uint4*)(x + at * ldx + i);
-			if (up) {
-				u.words[0] = *(const uint4*)(up + at * ldu + i);
-				unit.eight(v, u);
-			}
-			*(uint4*)(row + r * in + i) = v.words[0];
-		}
-	}
+	if (threadIdx.x < 32) list.fill(first);
 	__syncthreads();
-	const Matrix& m = *(const Matrix*)Table{table, words, 0}.of(set.expert);
-	int all = m.units128 * unit_rows;
-	y += (int64)set.base * halves * half_rows;
-	for (int i = threadIdx.x * 8; i < all; i += blockDim.x * 8) {
-		Eight<half> places, v;
-		places.words[0] = *(const uint4*)(m.shuffle + i);
-		for (int r = 0; r < mine; r++) {
-#pragma unroll
-			for (int j = 0; j < 8; j++) {
-				int at = __half_as_ushort(places.v[j]);
-				v.v[j] = at == absent ? __half(0.0f) : row[r * in + at];
-			}
-			int k = from + r;
-			*(uint4*)(y + ((int64)(i / half_rows) * set.rows8() + k) * half_rows + (i % half_rows / 8 ^ k % 8) * 8) = v.words[0];
-		}
+	if (threadIdx.x / 32 >= tiles) {
+		registers_down<others>();
+		Copier{a, b, list, slots, in / block_rows, {bytes, 0, 0, 0, 0}}.run();
+	} else {
+		registers_up<own>();
+		multiply_all(a, b, list, slots, (half*)behind);
 	}
+#endif
 }

@@ -1,13 +1,11 @@
-// Puts rows of x in the orders in which qgemm_hopper.cu and qgemm_group.cu read them.
+// Puts rows of x in the order in which qgemm_hopper.cu reads them.
 #include "act.cuh"
 #include "exl2.cuh"
 #include "norm.cuh"
 #include "order.cuh"
 
-constexpr int threads = 256, row_threads = 512;
-constexpr int unit_rows = unit_blocks * block_rows, half_rows = 64;
-constexpr int absent = 0xffff;  // a place where there is no row of the matrix
-static_assert(unit_rows == 2 * half_rows && row_threads % 32 == 0, "a unit is two halves");
+constexpr int row_threads = 512;
+static_assert(row_threads % 32 == 0, "whole warps");
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -108,23 +106,3 @@ extern "C" __global__ void __launch_bounds__(row_threads) qgemm_order_f16(half* 
 
 NORM_ORDER(qgemm_order_rms, rms)
 NORM_ORDER(qgemm_order_layer, layer)
-
-// qgemm_order_make makes the order in which qgemm_group.cu takes x: by units, the last ones of regions filled up, each as two halves of 64 rows.
-extern "C" __global__ void __launch_bounds__(threads) qgemm_order_make(
-	half* order,         // [n]
-	const int* perm,     // [in]: column of x of each stored row
-	const int* regions,  // [count, 8]
-	int count, int n) {
-	after_previous();
-	int i = blockIdx.x * threads + threadIdx.x;
-	if (i >= n) return;
-	int unit = i / unit_rows, block = i % unit_rows / block_rows, row = i % 8 / 2 * 8 + i % 32 / 16 * 4 + i % 16 / 8 * 2 + i % 2;
-	const Region* r = (const Region*)regions;
-	for (;; r = (const Region*)((const int*)r + 8)) {
-		if (unit < r->units()) break;
-		unit -= r->units();
-	}
-	block += unit * unit_blocks;
-	int at = block < r->blocks ? perm[(r->block + block) * block_rows + row] : absent;
-	order[i] = __ushort_as_half((unsigned short)at);
-}

@@ -1,16 +1,10 @@
 // What products of some rows (qgemm_hopper.cu) are given, and how blocks of a cluster share them.
 #pragma once
 
-#include "barrier.cuh"
 #include "cluster.cuh"
-#include "unit.cuh"
+#include "qgemm_slots.cuh"
 
 constexpr int most_matrices = 3, most_blocks = 8;  // of a cluster
-constexpr int tiles = 8;                           // of a block, each a warp's
-constexpr int copiers = 4;                         // warps
-constexpr int threads = 32 * (tiles + copiers);
-constexpr int most_slots = 8;                      // of shared memory, for units
-constexpr int head_bytes = 32 + tiles * unit_blocks * 16;  // of a slot: what its unit is, and scales
 constexpr int eights_at_once = 8;                  // of rows, whose sums meet
 constexpr int part_bytes = 2 * tiles * 32 * 16;    // of eight rows
 constexpr int product_bytes = most_matrices * 88 + 48;
@@ -38,7 +32,7 @@ struct Product {
 	int slot, slots;             // bytes; of shared memory
 	int adds, wide, unused;      // to y, which is float; y is float
 };
-static_assert(sizeof(Product) == product_bytes && part_bytes % 16 == 0 && most_blocks > 1 && head_bytes % 16 == 0 && eights_at_once > 0 && most_slots > 1 && copiers == 4, "as cuda/qgemm.go has it");
+static_assert(sizeof(Product) == product_bytes && part_bytes % 16 == 0 && most_blocks > 1 && eights_at_once > 0, "as cuda/qgemm.go has it");
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 

@@ -176,6 +176,7 @@ func groupMulCases() (cases []testCase) {
 		{100, 5, 2, 256, 800, mixed[:1], 0, true, true, true},
 		{300, 3, 2, 1120, 96, everyMix(), 0, true, false, false},
 		{600, 4, 2, 512, 520, mixed, 0, false, true, false},
+		{40, 3, 2, 14336, 96, mixed, 0, false, true, true},
 		{5, 3, 1, 11008, 64, mixed, 0, false, false, false},
 		{16, 64, 8, 2048, 768, mixed[:1], 0, true, false, false},
 		{8, 32, 4, 768, 2048, mixed, 0, false, true, true},
