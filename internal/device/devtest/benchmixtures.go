@@ -24,8 +24,10 @@ func benchMixtures() (cases []benchCase) {
 			y, x := filled(d, tensor.F32, rows, hidden), filled(d, d.Activation(), rows*chosen, hidden)
 			return func() { d.Combine(y, x, r.Places, r.Weights, 1) }, 2*y.Bytes() + x.Bytes()
 		}},
-			benchGroup("GroupMul/two of 2048x768", hidden, width, rows, 2), benchGroup("GroupMul/768x2048", width, hidden, rows, 1),
 			benchChoose(hidden, rows), benchMixExperts(hidden, width, rows))
+	}
+	for _, rows := range []int{1, 2, 8, 16, 64, 512, 2048} {
+		cases = append(cases, benchGroup("GroupMul/two of 2048x768", hidden, width, rows, 2), benchGroup("GroupMul/768x2048", width, hidden, rows, 1))
 	}
 	return cases
 }
