@@ -237,8 +237,7 @@ func (d *Device) GroupMul(ys []tensor.Tensor, x, rows tensor.Tensor, groups []de
 			d.denseGroup(ys[i], x, rows, g, r)
 		}
 	}
-	many := d.seesMany(r, tables...)
-	many = many && len(packed) == len(groups) && atSixteenBytes(x)
+	many := len(packed) == len(groups) && atSixteenBytes(x) && d.seesMany(r, tables...)
 	for len(packed) > 0 {
 		k := min(2, len(packed))
 		last := k - 1

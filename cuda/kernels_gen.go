@@ -965,6 +965,13 @@ const (
 	qgemm_some_eights_at_once        = 8
 	qgemm_some_part_bytes            = 2 * qgemm_slots_tiles * 32 * 16
 	qgemm_some_product_bytes         = qgemm_some_most_matrices*88 + 48
+	qgemm_group_copy_words_field     = 0
+	qgemm_group_copy_scales_field    = 2
+	qgemm_group_copy_units_field     = 4
+	qgemm_group_copy_bias_field      = 10
+	qgemm_group_copy_chunks_field    = 13
+	qgemm_group_copy_groups_field    = 14
+	qgemm_group_copy_units128_field  = 16
 	sample_row_threads               = 256
 	sample_row_each                  = 8
 	sample_row_columns               = sample_row_each * sample_row_threads
@@ -1251,13 +1258,6 @@ const (
 	qgemm_group_ring_align           = 512
 	qgemm_group_own                  = 224
 	qgemm_group_others               = 56
-	qgemm_group_words_field          = 0
-	qgemm_group_scales_field         = 2
-	qgemm_group_units_field          = 4
-	qgemm_group_bias_field           = 10
-	qgemm_group_chunks_field         = 13
-	qgemm_group_groups_field         = 14
-	qgemm_group_units128_field       = 16
 	qgemm_group_order_threads        = 256
 	qgemm_group_order_rows_at_once   = 4
 	qgemm_order_row_threads          = 512

@@ -1,33 +1,30 @@
-// Rows of experts as products of many rows take them on Hopper (qgemm_group.cu): sets of rows of one expert, and where they are in order.
+// Rows of experts as products of many rows take them on Hopper (qgemm_group.cu): sets of rows of one expert, which they are sorted by, and where they are in order.
 #pragma once
 
 #include "expert.cuh"
 
-// Experts says whose rows there are, which are sorted by expert.
-struct Experts {
-	const int* first;  // [count + 1]
-	int count, n;      // rows of a set, at most, a multiple of eight
-};
+// eights_of returns so many rows in whole eights.
+__device__ inline int eights_of(int rows) { return (rows + 7) & ~7; }
 
 // A Set is rows of an expert from a place among all on; `base` of those in order are before it. Past the last one there are no rows.
 struct Set {
 	int expert, from, rows, base;
-	__device__ int rows8() const { return (rows + 7) & ~7; }
+	__device__ int rows8() const { return eights_of(rows); }
 };
 
 // A List is, in shared memory, of each expert and behind the last one, how many rows, sets, and rows in whole eights there are before.
 struct List {
 	int *rows, *sets, *eights;  // [count + 1]
-	int count, n;
+	int count, n;               // rows of a set, at most, a multiple of eight
 
-	__device__ List(int* memory, const Experts& of) : rows(memory), sets(memory + of.count + 1), eights(memory + 2 * (of.count + 1)), count(of.count), n(of.n) {}
+	__device__ List(int* memory, int count, int n) : rows(memory), sets(memory + count + 1), eights(memory + 2 * (count + 1)), count(count), n(n) {}
 
-	// fill makes it, by a warp.
+	// fill makes it, by a warp, of the first row of each expert and behind the last one.
 	__device__ void fill(const int* first) const {
 		int lane = threadIdx.x % 32, all_sets = 0, all_eights = 0;
 		for (int e = lane; e - lane <= count; e += 32) {
 			int begin = first[min(e, count)], mine = first[min(e + 1, count)] - begin;
-			int own_sets = (mine + n - 1) / n, own_eights = (mine + 7) & ~7, upto_sets = own_sets, upto_eights = own_eights;
+			int own_sets = (mine + n - 1) / n, own_eights = eights_of(mine), upto_sets = own_sets, upto_eights = own_eights;
 #pragma unroll
 			for (int step = 1; step < 32; step *= 2) {
 				int a = __shfl_up_sync(~0u, upto_sets, step), b = __shfl_up_sync(~0u, upto_eights, step);

@@ -2,12 +2,19 @@
 #include "limited.cuh"
 #include "order.cuh"
 #include "qgemm_experts.cuh"
+#include "qgemm_row.cuh"
 
 constexpr int threads = 256;
 constexpr int rows_at_once = 4;  // of an expert
 
 // fours returns of how many blocks so many rows of an expert are.
 __device__ inline int fours(int rows) { return (rows + rows_at_once - 1) / rows_at_once; }
+
+// Experts says whose rows there are.
+struct Experts {
+	const int* first;  // [count + 1]
+	int count, n;      // rows of a set, at most
+};
 
 // A Four is rows of an expert, and of the set that they are in: from a row of it on.
 struct Four {
@@ -20,7 +27,7 @@ struct Four {
 #pragma unroll 1
 		for (int e = lane; e - lane < of.count; e += 32) {
 			int begin = of.first[min(e, of.count)], mine = of.first[min(e + 1, of.count)] - begin;
-			int own = fours(mine), eights = (mine + 7) & ~7, end = own, upto = eights;
+			int own = fours(mine), eights = eights_of(mine), end = own, upto = eights;
 #pragma unroll
 			for (int step = 1; step < 32; step *= 2) {
 				int a = __shfl_up_sync(~0u, end, step), b = __shfl_up_sync(~0u, upto, step);
@@ -39,44 +46,6 @@ struct Four {
 		}
 	}
 };
-
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-// row_in_memory is a row, in shared memory.
-__device__ inline half* row_in_memory() {
-	extern __shared__ uint4 memory[];  // [in] half
-	return (half*)memory;
-}
-
-// A Row is one of x, or the first of some, and of what else is needed of it.
-struct Row {
-	half* y;             // [in/32, rows8, 32], as wgmma reads it
-	const half* order;   // [in]: column of x of each stored row, a 16-bit number
-	int in, rows8, row;  // of x
-};
-
-// gather writes blocks of so many rows that are in shared memory, as that of qgemm_order.cu does of one.
-template <int threads>
-__device__ inline void gather(const Row& r, const half* rows, int count = 1) {
-	constexpr int pieces = block_rows / 8;
-	int all = r.in / 8, from = all * blockIdx.y / gridDim.y, to = all * (blockIdx.y + 1) / gridDim.y;
-	for (int i = from + threadIdx.x; i < to; i += threads) {
-		int block = i / pieces, piece = i % pieces;
-		const u32* order = (const u32*)(r.order + block * block_rows) + piece;
-		u32 two[4];
-#pragma unroll
-		for (int j = 0; j < 4; j++) two[j] = __ldg(order + 4 * j);
-		for (int k = 0; k < count; k++) {
-			const half* row = rows + k * r.in;
-			Eight<half> v;
-#pragma unroll
-			for (int j = 0; j < 4; j++) v.v[2 * j] = row[two[j] & 0xffff], v.v[2 * j + 1] = row[two[j] >> 16];
-			*(uint4*)(r.y + ((int64)block * r.rows8 + r.row + k) * block_rows + (piece ^ (r.row + k) / 2 % 4) * 8) = v.words[0];
-		}
-	}
-}
-
-#endif
 
 extern "C" __global__ void __launch_bounds__(threads) qgemm_group_order(
 	half* y,           // by sets: [in/32, rows of the set in whole eights, 32], as wgmma reads it
@@ -104,6 +73,6 @@ extern "C" __global__ void __launch_bounds__(threads) qgemm_group_order(
 	if (four.rows == 0) return;
 	__syncthreads();
 	const Matrix& m = *(const Matrix*)Table{table, words, 0}.of(four.set.expert);
-	gather<threads>({y + (int64)four.set.base * in, m.order, in, four.set.rows8(), four.from}, memory, four.rows);
+	gather<threads, true>({y + (int64)four.set.base * in, m.order, in, four.set.rows8(), four.from}, memory, four.rows);
 #endif
 }

@@ -1,44 +1,13 @@
 // Puts rows of x in the order in which qgemm_hopper.cu reads them.
 #include "act.cuh"
-#include "exl2.cuh"
 #include "norm.cuh"
 #include "order.cuh"
+#include "qgemm_row.cuh"
 
 constexpr int row_threads = 512;
 static_assert(row_threads % 32 == 0, "whole warps");
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-// row_in_memory is a row, in shared memory.
-__device__ inline half* row_in_memory() {
-	extern __shared__ uint4 memory[];  // [in] half
-	return (half*)memory;
-}
-
-// A Row is one of x, and of what else is needed of it.
-struct Row {
-	half* y;             // [in/32, rows8, 32], as wgmma reads it
-	const half* order;   // [in]: column of x of each stored row, a 16-bit number
-	int in, rows8, row;  // of x
-};
-
-// gather writes blocks of a row that is in shared memory: of a block, sixteen neighbours are two of every eight stored rows and then the next two, which is
-// what the weights of four lanes are (mma.cuh). blockIdx.y has a share of the blocks.
-__device__ inline void gather(const Row& r, const half* row) {
-	constexpr int pieces = block_rows / 8;
-	int all = r.in / 8, from = all * blockIdx.y / gridDim.y, to = all * (blockIdx.y + 1) / gridDim.y;
-	for (int i = from + threadIdx.x; i < to; i += row_threads) {
-		int block = i / pieces, piece = i % pieces;
-		const u32* order = (const u32*)(r.order + block * block_rows) + piece;
-		Eight<half> v;
-#pragma unroll
-		for (int j = 0; j < 4; j++) {
-			u32 two = __ldg(order + 4 * j);
-			v.v[2 * j] = row[two & 0xffff], v.v[2 * j + 1] = row[two >> 16];
-		}
-		*(uint4*)(r.y + ((int64)block * r.rows8 + r.row) * block_rows + (piece ^ r.row / 2 % 4) * 8) = v.words[0];
-	}
-}
 
 __device__ inline void put8(half* to, const float (&v)[8]) {
 	Eight<half> e;
@@ -63,7 +32,7 @@ __device__ inline void opened_order(half* y, const half* x, const half* up, cons
 		put8(row + i, v);
 	}
 	__syncthreads();
-	gather({y, order, in, rows8, (int)blockIdx.x}, row);
+	gather<row_threads>({y, order, in, rows8, (int)blockIdx.x}, row);
 }
 
 template <Kind kind>
@@ -83,7 +52,7 @@ __device__ inline void norm_order(half* y, const float* x, const float* scale, c
 		put8(row + i, v);
 	}
 	__syncthreads();
-	gather({y, order, in, rows8, (int)blockIdx.x}, row);
+	gather<row_threads>({y, order, in, rows8, (int)blockIdx.x}, row);
 }
 
 #else  // other GPUs have no products that read it
