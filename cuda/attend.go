@@ -6,7 +6,7 @@ import (
 )
 
 type prefillFunc func(d *Device, l launch, y, q, k, v, table, pos, seq, sinks tensor.Tensor,
-	tableCols, pageRows, span, heads, kvHeads, dim int32, ldy, ldq int64, scale, softcap, temperature float32, temperatureSpan, window int32)
+	tableCols, pageRows, span, heads, kvHeads, dim int32, ldy, ldq int64, scale, softcap, temperature float32, temperatureSpan, window, together int32, sums, stats tensor.Tensor, parts int32)
 
 // A prefillVariant is a kernel, the dimensions of a head that it is made for,
 // the positions that it takes at a time, and how many times a block has room for queries.
@@ -145,13 +145,12 @@ func prefillVariantFor[F any](list []prefillVariant[F], dim int) prefillVariant[
 	panic("cuda: no attention for these heads")
 }
 
-// rowsApart is up to how many rows of runs are attention of rows by themselves on Hopper, whose
-// positions are divided among all multiprocessors: a block of attend_hopper.cu has all of a head's.
-const rowsApart = 2
+// Up to rowsApart rows of runs, which see up to reachApart positions, are attention of rows by themselves on Hopper, which is faster.
+const rowsApart, reachApart = 2, 4096
 
 // attendRuns is attention of runs of more than one row.
 func (d *Device) attendRuns(y, q tensor.Tensor, c *cache, layer int, a device.Attend, b device.Batch) {
-	if d.hopper() && q.Rows <= rowsApart && a.HeadDim <= wideHead { // this kernel reads nothing early
+	if d.hopper() && q.Rows <= rowsApart && b.Reach <= reachApart && a.HeadDim <= wideHead { // this kernel reads nothing early
 		t := rowsAttend{y: y, q: q, cache: c, layer: layer, Attend: a, batch: b}
 		d.attendSplit(rowsVariantFor(splitVariants, t), t)
 		return
@@ -160,10 +159,18 @@ func (d *Device) attendRuns(y, q tensor.Tensor, c *cache, layer int, a device.At
 		d.attendHopper(y, q, c, layer, a, b)
 		return
 	}
-	const rows = attend_prefill_rows_a_block
+	d.attendPrefill(y, q, c, layer, a, b)
+}
+
+// attendPrefill is attention of runs on other GPUs.
+func (d *Device) attendPrefill(y, q tensor.Tensor, c *cache, layer int, a device.Attend, b device.Batch) {
+	const blocks = 2 // of a multiprocessor
 	v := prefillVariantFor(prefillVariants, a.HeadDim)
-	l := prefillLaunch(v)
-	l.blocks = dim{x: q.Rows / b.Span * pieces(b.Span, rows), y: a.Heads}
+	of := shapeOf(q.Rows/b.Span, attend_prefill_rows_a_block, v.keys, a.HeadDim, a, b)
+	f, l := d.foundOf(of, blocks*d.sms), prefillLaunch(v)
+	l.blocks = dim{x: of.items * of.together / a.Heads, y: a.Heads / of.together, z: f.parts}
 	v.kernel(d, l, y, q, c.k[layer], c.v[layer], b.Table, b.Pos, b.Seq, a.Sinks, int32(b.Table.Cols), int32(c.shape.PageRows), int32(b.Span),
-		int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), int64(y.Stride), int64(q.Stride), a.Scale, a.Softcap, a.Temperature, int32(max(a.TemperatureSpan, 1)), int32(a.Window))
+		int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), int64(y.Stride), int64(q.Stride), a.Scale, a.Softcap, a.Temperature, int32(max(a.TemperatureSpan, 1)), int32(a.Window),
+		int32(of.together), f.sums, f.stats, int32(f.parts))
+	f.join(d, y, a)
 }

@@ -66,11 +66,9 @@ func (d *Device) attendPartsBy(v partsVariant, y, q tensor.Tensor, c *cache, lay
 	sets := a.KVHeads * pieces(a.Heads/a.KVHeads, v.heads)
 	capacity := b.Table.Cols * c.shape.PageRows
 	splits := min(pieces(blocksAnSM*d.sms, sets*q.Rows), pieces(capacity, attend_parts_positions), most)
-	sums := d.scratch(scratchSums, tensor.F32, q.Rows*a.Heads*splits, a.HeadDim)
-	stats := d.scratch(scratchStats, tensor.F32, q.Rows*a.Heads*splits, 2)
+	f := d.foundFor(q.Rows, a.Heads, a.HeadDim, splits)
 	l := launch{blocks: dim{x: splits, y: sets, z: q.Rows}, threads: dim{x: attend_parts_threads}}
-	v.kernel(d, l, sums, stats, q, c.k[layer], c.v[layer], b.Table, b.Pos, b.Seq, int32(b.Table.Cols), int32(c.shape.PageRows),
+	v.kernel(d, l, f.sums, f.stats, q, c.k[layer], c.v[layer], b.Table, b.Pos, b.Seq, int32(b.Table.Cols), int32(c.shape.PageRows),
 		int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), int32(splits), int64(q.Stride), a.Scale, a.Softcap, int32(a.Window))
-	join := launch{blocks: dim{x: a.Heads, y: q.Rows}, threads: dim{x: min(attend_parts_threads, pieces(a.HeadDim, 32)*32)}}
-	d.attend_parts_join(join, y, sums, stats, int32(a.Heads), int32(a.HeadDim), int32(splits), int64(y.Stride))
+	f.join(d, y, a)
 }

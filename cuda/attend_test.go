@@ -14,7 +14,7 @@ import (
 // storing are.
 // On Hopper, blocks of one row, or of few rows and heads of keys, wait for each other.
 func TestMixKernels(t *testing.T) {
-	apart := []string{"rope_store_f16", "attend_parts_4", "attend_parts_join"}
+	apart := []string{"rope_store_f16", "attend_parts_4", "attend_join"}
 	for _, c := range []struct {
 		name                 string
 		rows, heads, kvHeads int

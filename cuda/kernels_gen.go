@@ -64,6 +64,7 @@ const (
 	kernel_attend_hopper_128
 	kernel_attend_hopper_256
 	kernel_attend_hopper_512
+	kernel_attend_join
 	kernel_attend_latent_4
 	kernel_attend_latent_2
 	kernel_attend_latent_1
@@ -97,7 +98,6 @@ const (
 	kernel_attend_parts_4
 	kernel_attend_parts_8
 	kernel_attend_parts_wide
-	kernel_attend_parts_join
 	kernel_attend_prefill_32
 	kernel_attend_prefill_64
 	kernel_attend_prefill_96
@@ -487,6 +487,7 @@ var kernels = [kernelCount]struct {
 	kernel_attend_hopper_128:                {"attend_hopper", "attend_hopper_128", true},
 	kernel_attend_hopper_256:                {"attend_hopper", "attend_hopper_256", true},
 	kernel_attend_hopper_512:                {"attend_hopper", "attend_hopper_512", true},
+	kernel_attend_join:                      {"attend_join", "attend_join", true},
 	kernel_attend_latent_4:                  {"attend_latent", "attend_latent_4", true},
 	kernel_attend_latent_2:                  {"attend_latent", "attend_latent_2", true},
 	kernel_attend_latent_1:                  {"attend_latent", "attend_latent_1", true},
@@ -520,7 +521,6 @@ var kernels = [kernelCount]struct {
 	kernel_attend_parts_4:                   {"attend_parts", "attend_parts_4", true},
 	kernel_attend_parts_8:                   {"attend_parts", "attend_parts_8", true},
 	kernel_attend_parts_wide:                {"attend_parts", "attend_parts_wide", true},
-	kernel_attend_parts_join:                {"attend_parts", "attend_parts_join", true},
 	kernel_attend_prefill_32:                {"attend_prefill", "attend_prefill_32", true},
 	kernel_attend_prefill_64:                {"attend_prefill", "attend_prefill_64", true},
 	kernel_attend_prefill_96:                {"attend_prefill", "attend_prefill_96", true},
@@ -867,6 +867,7 @@ const (
 	attend_hopper_stages             = 2
 	attend_hopper_map_bytes          = 128
 	attend_hopper_alignment          = 1024
+	attend_hopper_nowhere            = -1 << 20
 	rows_at_once                     = 16
 	attend_row_padding               = 4
 	link_most_linked                 = 4
@@ -1008,6 +1009,7 @@ const (
 	attend_hopper_queries_128        = 2
 	attend_hopper_queries_256        = 1
 	attend_hopper_queries_512        = 1
+	attend_join_threads              = 256
 	attend_latent_most_dim           = 576
 	attend_latent_most_latent        = 512
 	attend_latent_padding            = 8
@@ -2576,7 +2578,7 @@ func (d *Device) attend_decode_256_any(l launch, y tensor.Tensor, places tensor.
 	d.launch(a, l)
 }
 
-func (d *Device) attend_hopper_64(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, runs int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_hopper_64(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, runs int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, together int32, sums tensor.Tensor, stats tensor.Tensor, parts int32) {
 	a := d.begin(kernel_attend_hopper_64)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -2599,10 +2601,14 @@ func (d *Device) attend_hopper_64(l launch, y tensor.Tensor, q tensor.Tensor, ma
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(together)
+	a.tensor(sums, tensor.F32, "sums")
+	a.tensor(stats, tensor.F32, "stats")
+	a.int32(parts)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_hopper_128(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, runs int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_hopper_128(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, runs int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, together int32, sums tensor.Tensor, stats tensor.Tensor, parts int32) {
 	a := d.begin(kernel_attend_hopper_128)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -2625,10 +2631,14 @@ func (d *Device) attend_hopper_128(l launch, y tensor.Tensor, q tensor.Tensor, m
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(together)
+	a.tensor(sums, tensor.F32, "sums")
+	a.tensor(stats, tensor.F32, "stats")
+	a.int32(parts)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_hopper_256(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, runs int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_hopper_256(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, runs int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, together int32, sums tensor.Tensor, stats tensor.Tensor, parts int32) {
 	a := d.begin(kernel_attend_hopper_256)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -2651,10 +2661,14 @@ func (d *Device) attend_hopper_256(l launch, y tensor.Tensor, q tensor.Tensor, m
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(together)
+	a.tensor(sums, tensor.F32, "sums")
+	a.tensor(stats, tensor.F32, "stats")
+	a.int32(parts)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_hopper_512(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, runs int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_hopper_512(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, runs int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, together int32, sums tensor.Tensor, stats tensor.Tensor, parts int32) {
 	a := d.begin(kernel_attend_hopper_512)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -2677,6 +2691,24 @@ func (d *Device) attend_hopper_512(l launch, y tensor.Tensor, q tensor.Tensor, m
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(together)
+	a.tensor(sums, tensor.F32, "sums")
+	a.tensor(stats, tensor.F32, "stats")
+	a.int32(parts)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_join(l launch, y tensor.Tensor, sums tensor.Tensor, stats tensor.Tensor, sinks tensor.Tensor, rows int32, heads int32, dim int32, parts int32, ldy int64) {
+	a := d.begin(kernel_attend_join)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(sums, tensor.F32, "sums")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.int32(rows)
+	a.int32(heads)
+	a.int32(dim)
+	a.int32(parts)
+	a.int64(ldy)
 	d.launch(a, l)
 }
 
@@ -2770,7 +2802,7 @@ func (d *Device) attend_latent_join(l launch, y tensor.Tensor, out tensor.Tensor
 	d.launch(a, l)
 }
 
-func (d *Device) attend_latent_hopper_128(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, runs int32, span int32, ahead int32, heads int32, nope int32, dim int32, valueDim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_latent_hopper_128(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, runs int32, span int32, ahead int32, heads int32, nope int32, dim int32, valueDim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, sums tensor.Tensor, stats tensor.Tensor, parts int32) {
 	a := d.begin(kernel_attend_latent_hopper_128)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -2791,10 +2823,13 @@ func (d *Device) attend_latent_hopper_128(l launch, y tensor.Tensor, q tensor.Te
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.tensor(sums, tensor.F32, "sums")
+	a.tensor(stats, tensor.F32, "stats")
+	a.int32(parts)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_latent_hopper_192(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, runs int32, span int32, ahead int32, heads int32, nope int32, dim int32, valueDim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_latent_hopper_192(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, runs int32, span int32, ahead int32, heads int32, nope int32, dim int32, valueDim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, sums tensor.Tensor, stats tensor.Tensor, parts int32) {
 	a := d.begin(kernel_attend_latent_hopper_192)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -2815,10 +2850,13 @@ func (d *Device) attend_latent_hopper_192(l launch, y tensor.Tensor, q tensor.Te
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.tensor(sums, tensor.F32, "sums")
+	a.tensor(stats, tensor.F32, "stats")
+	a.int32(parts)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_latent_hopper_256(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, runs int32, span int32, ahead int32, heads int32, nope int32, dim int32, valueDim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_latent_hopper_256(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, runs int32, span int32, ahead int32, heads int32, nope int32, dim int32, valueDim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, sums tensor.Tensor, stats tensor.Tensor, parts int32) {
 	a := d.begin(kernel_attend_latent_hopper_256)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -2839,6 +2877,9 @@ func (d *Device) attend_latent_hopper_256(l launch, y tensor.Tensor, q tensor.Te
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.tensor(sums, tensor.F32, "sums")
+	a.tensor(stats, tensor.F32, "stats")
+	a.int32(parts)
 	d.launch(a, l)
 }
 
@@ -3700,19 +3741,7 @@ func (d *Device) attend_parts_wide(l launch, out tensor.Tensor, stats tensor.Ten
 	d.launch(a, l)
 }
 
-func (d *Device) attend_parts_join(l launch, y tensor.Tensor, out tensor.Tensor, stats tensor.Tensor, heads int32, dim int32, splits int32, ldy int64) {
-	a := d.begin(kernel_attend_parts_join)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(out, tensor.F32, "out")
-	a.tensor(stats, tensor.F32, "stats")
-	a.int32(heads)
-	a.int32(dim)
-	a.int32(splits)
-	a.int64(ldy)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_prefill_32(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_prefill_32(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, together int32, sums tensor.Tensor, stats tensor.Tensor, parts int32) {
 	a := d.begin(kernel_attend_prefill_32)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -3735,10 +3764,14 @@ func (d *Device) attend_prefill_32(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(together)
+	a.tensor(sums, tensor.F32, "sums")
+	a.tensor(stats, tensor.F32, "stats")
+	a.int32(parts)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_64(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_prefill_64(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, together int32, sums tensor.Tensor, stats tensor.Tensor, parts int32) {
 	a := d.begin(kernel_attend_prefill_64)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -3761,10 +3794,14 @@ func (d *Device) attend_prefill_64(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(together)
+	a.tensor(sums, tensor.F32, "sums")
+	a.tensor(stats, tensor.F32, "stats")
+	a.int32(parts)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_96(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_prefill_96(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, together int32, sums tensor.Tensor, stats tensor.Tensor, parts int32) {
 	a := d.begin(kernel_attend_prefill_96)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -3787,10 +3824,14 @@ func (d *Device) attend_prefill_96(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(together)
+	a.tensor(sums, tensor.F32, "sums")
+	a.tensor(stats, tensor.F32, "stats")
+	a.int32(parts)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_128(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_prefill_128(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, together int32, sums tensor.Tensor, stats tensor.Tensor, parts int32) {
 	a := d.begin(kernel_attend_prefill_128)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -3813,10 +3854,14 @@ func (d *Device) attend_prefill_128(l launch, y tensor.Tensor, q tensor.Tensor, 
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(together)
+	a.tensor(sums, tensor.F32, "sums")
+	a.tensor(stats, tensor.F32, "stats")
+	a.int32(parts)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_256(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_prefill_256(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, together int32, sums tensor.Tensor, stats tensor.Tensor, parts int32) {
 	a := d.begin(kernel_attend_prefill_256)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -3839,10 +3884,14 @@ func (d *Device) attend_prefill_256(l launch, y tensor.Tensor, q tensor.Tensor, 
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(together)
+	a.tensor(sums, tensor.F32, "sums")
+	a.tensor(stats, tensor.F32, "stats")
+	a.int32(parts)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_512(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_prefill_512(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, together int32, sums tensor.Tensor, stats tensor.Tensor, parts int32) {
 	a := d.begin(kernel_attend_prefill_512)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -3865,6 +3914,10 @@ func (d *Device) attend_prefill_512(l launch, y tensor.Tensor, q tensor.Tensor, 
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(together)
+	a.tensor(sums, tensor.F32, "sums")
+	a.tensor(stats, tensor.F32, "stats")
+	a.int32(parts)
 	d.launch(a, l)
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 type latentHopperFunc func(d *Device, l launch, y, q, maps, pos, seq tensor.Tensor, runs, span, ahead, heads, nope, dim, valueDim int32, ldy, ldq int64,
-	scale, softcap, temperature float32, temperatureSpan, window int32)
+	scale, softcap, temperature float32, temperatureSpan, window int32, sums, stats tensor.Tensor, parts int32)
 
 // A latentHopperVariant is a kernel of attend_latent_hopper.cu, and the columns of values that it is made for.
 type latentHopperVariant struct {
@@ -129,9 +129,13 @@ func (g gatheredLatents) attend(d *Device, v latentHopperVariant, y, q tensor.Te
 	made.Cols, made.Stride = heads*each, heads*each
 	d.MatMul(made.Slice(0, runs*g.ahead), g.latents.Slice(0, runs*g.ahead), m.Values.Slice(lo*each, hi*each), tensor.Tensor{})
 	y, q = y.Columns(lo*value, hi*value), q.Columns(lo*width, hi*width)
-	l := hopperLaunch(d, v.prefillVariant, v.values, runs, b.Span, heads)
+	a.Heads, a.KVHeads = heads, heads
+	of := shapeOf(runs, hopperRows(v.values), v.keys, value, a, b)
+	f := d.foundOf(of, d.sms)
+	l := hopperLaunch(d, v.prefillVariant, v.values, of.items*f.parts)
 	v.kernel(d, l, y, q, d.madeMaps(made, g.shared, v.keys), b.Pos, b.Seq, int32(runs), int32(b.Span), int32(g.ahead), int32(heads), int32(m.Nope), int32(width), int32(value),
-		int64(y.Stride), int64(q.Stride), a.Scale, a.Softcap, a.Temperature, int32(max(a.TemperatureSpan, 1)), int32(a.Window))
+		int64(y.Stride), int64(q.Stride), a.Scale, a.Softcap, a.Temperature, int32(max(a.TemperatureSpan, 1)), int32(a.Window), f.sums, f.stats, int32(f.parts))
+	f.join(d, y, a)
 }
 
 // madeOf tells apart what tiles have been described of.

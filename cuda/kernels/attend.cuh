@@ -26,6 +26,8 @@ struct Seen {
 // capped is cap·tanh(x/cap), or x if cap is 0.
 __device__ inline float capped(float x, float cap) { return cap == 0 ? x : cap * tanhf(x / cap); }
 
+constexpr float log2e = 1.4426950408889634f;
+
 // no_score is that of positions that are not seen: less than any, and finite.
 constexpr float no_score = -1e30f;
 

@@ -47,10 +47,10 @@ __device__ void attend(const Task&, const Paged&) {}
 	name(half* y, const half* q, const unsigned char* maps, const int* table, const int* pos,             \
 	     const int* seq, const float* sinks, int table_cols, int page_rows, int runs, int span,     \
 	     int heads, int kv_heads, int dim, int64 ldy, int64 ldq, float scale, float cap,            \
-	     float temperature, int temperature_span, int window) {                                     \
+	     float temperature, int temperature_span, int window, int together, float* sums, float* stats, int parts) { \
 		Paged pages = {{maps, table, table_cols, page_rows}};                                             \
 		attend<D, D, keys, queries>({y, q, pos, seq, sinks, runs, span, heads, kv_heads, dim, dim, ldy, ldq,     \
-		                 {scale, cap, temperature, temperature_span}, window}, pages);                     \
+		                 {scale, cap, temperature, temperature_span}, window, together, {sums, stats, parts}}, pages); \
 	}
 
 ATTEND(attend_hopper_64, 64, keys_64, queries_64)

@@ -11,6 +11,9 @@
 //
 // Sums are relative to the largest score so far (attend_prefill.cu).
 //
+// Runs of few rows have several heads that share keys in a block, one after the other. Where there are fewer blocks of
+// rows and heads than multiprocessors, the keys of each are divided among blocks, and what these find is joined by attend_join.cu.
+//
 // H200, 2026-11-22, heads of 128: 2048 rows of 32 heads from the start 73 µs, 468 TFLOP/s;
 // behind 8192 others 524 µs, 590 TFLOP/s; behind 2048, with 8 heads of keys, 177 µs, 581.
 //
@@ -18,6 +21,7 @@
 #pragma once
 
 #include "attend.cuh"
+#include "attend_found.cuh"
 #include "attend_softmax.cuh"
 #include "attend_wgmma.cuh"
 #include "mma.cuh"
@@ -45,6 +49,8 @@ struct Task {
 	int64 ldy, ldq;
 	Scoring how;
 	int window;
+	int together;  // heads of an item
+	Found found;   // where keys are divided, or of one part
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -60,23 +66,34 @@ struct Part {
 	__device__ static int column(int mine) { return shared ? mine * columns : 0; }
 };
 
-// Item is rows of a run, at most so many, from first on, and a head; the rows stand at positions from
-// begin on, and see those before end. Tiles of keys begin at start.
-struct Item {
-	int first, rows, head, kv, run, begin, start, end, seq, tiles;
+constexpr int nowhere = -1 << 20;  // rows there see nothing
+
+// Item is rows of a run, at most so many, from first on, of one head or several that share keys, `filled` of all, and a part of the
+// keys; the rows stand at positions from begin on, and the part's that they see are before end. Tiles of keys begin at start.
+struct Item : Stack {
+	int first, filled, kv, run, part, begin, start, end, seq, tiles;
 
 	// Items are in the order of their length; those of one length share keys and values
 	// with the next ones.
 	__device__ Item(const Task& t, int index, int most, int keys, int box) {
-		int cuts = (t.span + most - 1) / most, each = t.runs * t.heads, rest = index % each;
+		int cuts = (t.span + most - 1) / most, sets = t.heads / t.together, each = t.runs * t.found.parts * sets, rest = index % each;
 		int cut = cuts - 1 - index / each;
-		run = rest / t.heads;
+		run = rest / (t.found.parts * sets), part = rest / sets % t.found.parts;
 		int run_begin = t.pos[run * t.span];
-		head = rest % t.heads, kv = head / (t.heads / t.kv_heads);
-		first = run * t.span + cut * most, rows = min(most, (run + 1) * t.span - first);
+		head = rest % sets * t.together, kv = head / (t.heads / t.kv_heads);
+		first = run * t.span + cut * most, rows = min(most, (run + 1) * t.span - first), filled = rows * t.together;
 		begin = run_begin + cut * most, seq = t.seq[run * t.span], end = begin + rows;
 		start = t.window > 0 ? max(0, begin - t.window + 1) / box * box : 0;
 		tiles = (end - start + keys - 1) / keys;
+		if (t.found.parts > 1) take_part(t.found.parts, keys);
+	}
+
+	// take_part leaves the part's tiles, of so many parts. One without any has the last tile, of which its rows see nothing.
+	__device__ void take_part(int parts, int keys) {
+		int each = (tiles + parts - 1) / parts, before = part * each;
+		if (before >= tiles) begin = nowhere, before = tiles - 1;
+		tiles = min(each, tiles - before);
+		start += before * keys, end = min(end, start + tiles * keys);
 	}
 };
 
@@ -84,7 +101,7 @@ struct Item {
 // have about as much to do.
 struct Order {
 	int round = 0, items;
-	__device__ Order(const Task& t, int most) : items(t.runs * t.heads * ((t.span + most - 1) / most)) {}
+	__device__ Order(const Task& t, int most) : items(t.runs * t.found.parts * (t.heads / t.together) * ((t.span + most - 1) / most)) {}
 	__device__ int item() const { return round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x); }
 	__device__ bool more() const { return item() < items; }
 	__device__ bool last() const { Order next = *this; next.round++; return !next.more(); }
@@ -130,11 +147,11 @@ __device__ inline void bring_queries(Memory<D, V, keys, queries>& m, const Task&
 		barrier_wait(&m.free_q[o.round % queries], o.round / queries % 2 ^ 1);
 #pragma unroll 4
 		for (int r = row; r < Part<V>::rows; r += 8) {
-			const half* from = t.q + (b.first + r) * t.ldq + b.head * t.dim;
+			const half* from = t.q + (b.first + b.row_of(r)) * t.ldq + b.head_of(r) * t.dim;
 #pragma unroll
 			for (int part = 0; part < D / 64; part++) {
 				int at = part * 64 + chunk * 8;
-				bool there = r < b.rows && at < t.dim;
+				bool there = r < b.filled && at < t.dim;
 				copy16(&m.q[o.round % queries][part][r][(chunk ^ row) * 8], there ? from + at : t.q, there);
 			}
 		}
@@ -187,8 +204,8 @@ __device__ inline void consume(Memory<D, V, keys, queries>& m, const Task& t, in
 		float cap = t.how.cap, inner[2];
 #pragma unroll
 		for (int h = 0; h < 2; h++) {
-			softmax.own[h] = b.begin + row + 8 * h;
-			float factor = t.how.factor(softmax.own[h]);
+			softmax.own[h] = b.begin + b.row_of(row + 8 * h);
+			float factor = t.how.factor(max(softmax.own[h], 0));
 			inner[h] = cap == 0 ? 0 : 2 * log2e * factor / cap;
 			softmax.factor[h] = cap == 0 ? fabsf(factor) * log2e : log2e;
 		}
@@ -211,7 +228,7 @@ __device__ inline void consume(Memory<D, V, keys, queries>& m, const Task& t, in
 			wgmma_end();
 		};
 		auto weigh = [&](int tile) {
-			int from = b.start + tile * keys, first = b.begin + rows_from;
+			int from = b.start + tile * keys, first = b.begin + (t.together > 1 ? 0 : rows_from);
 			if (cap != 0)
 				softmax.cap(s, cap, inner);
 			else if (t.how.scale < 0)
@@ -273,12 +290,23 @@ __device__ inline void consume(Memory<D, V, keys, queries>& m, const Task& t, in
 #pragma unroll
 		for (int h = 0; h < 2; h++) {
 			float sum = quad_sum(softmax.sum[h]), inverse = 1 / sum;
-			if (row + 8 * h >= b.rows) continue;
+			if (row + 8 * h >= b.filled) continue;
+			int of = b.first + b.row_of(row + 8 * h), head = b.head_of(row + 8 * h);
+			if (t.found.parts > 1) {
+				int64 at = t.found.at(of, head, t.heads, b.part);
+				if (column == 0 && lane % 4 == 0) t.found.store(at, softmax.top[h], sum);
+#pragma unroll
+				for (int j = 0; j < columns / 8; j++) {
+					int to = column + 8 * j + lane % 4 * 2;
+					if (to < t.value_dim) *(float2*)(t.found.sums + at * t.value_dim + to) = make_float2(out[4 * j + 2 * h], out[4 * j + 2 * h + 1]);
+				}
+				continue;
+			}
 			if (t.sinks) {  // one more score, whose value is zero
-				float sink = t.sinks[b.head] * log2e, most = fmaxf(softmax.top[h], sink), shrink = power2(softmax.top[h] - most);
+				float sink = t.sinks[head] * log2e, most = fmaxf(softmax.top[h], sink), shrink = power2(softmax.top[h] - most);
 				inverse = shrink / (sum * shrink + power2(sink - most));
 			}
-			half* y = t.y + (b.first + row + 8 * h) * t.ldy + b.head * t.value_dim;
+			half* y = t.y + of * t.ldy + head * t.value_dim;
 #pragma unroll
 			for (int j = 0; j < columns / 8; j++) {
 				int at = column + 8 * j + lane % 4 * 2;

@@ -18,7 +18,6 @@ constexpr int stride = most_dim + padding;
 constexpr int keys = 32;    // at a time
 constexpr int weights_stride = keys + padding;
 constexpr int queries = 16;  // of a pair of warps
-constexpr float log2e = 1.4426950408889634f;
 
 // Task is what the kernel is given.
 struct Task {

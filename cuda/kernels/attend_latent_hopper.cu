@@ -42,9 +42,10 @@ __device__ void attend(const Task&, const Latent&) {}
 #define ATTEND(name, D, V, keys, queries)                                                                                                             \
 	extern "C" __global__ void __launch_bounds__(threads, 1) name(half* y, const half* q, const unsigned char* maps, const int* pos, const int* seq,    \
 	                                                              int runs, int span, int ahead, int heads, int nope, int dim, int value_dim, int64 ldy, \
-	                                                              int64 ldq, float scale, float cap, float temperature, int temperature_span, int window) { \
+	                                                              int64 ldq, float scale, float cap, float temperature, int temperature_span, int window, \
+	                                                              float* sums, float* stats, int parts) {                                                   \
 		Latent made = {{maps, nope, ahead}};                                                                                                            \
-		attend<D, V, keys, queries>({y, q, pos, seq, nullptr, runs, span, heads, heads, dim, value_dim, ldy, ldq, {scale, cap, temperature, temperature_span}, window}, made); \
+		attend<D, V, keys, queries>({y, q, pos, seq, nullptr, runs, span, heads, heads, dim, value_dim, ldy, ldq, {scale, cap, temperature, temperature_span}, window, 1, {sums, stats, parts}}, made); \
 	}
 
 ATTEND(attend_latent_hopper_128, 128, values_128, keys_128, queries_128)

@@ -5,13 +5,14 @@
 // position, which is in memory: the grid does not depend on it. A block takes
 // some heads that share keys and values, 64 positions at a time: eight lanes a
 // key for the scores; for the sums, a thread for eight dimensions of every n-th
-// position. What the blocks of a row find is joined by attend_parts_join.
+// position. What the blocks of a row find is joined by attend_join.cu.
 //
 // Heads of more than 256 dimensions have no other kernel: of them it takes rows of runs, too.
 //
 // H200, 2026-11-21, 32 heads of 128 and 8 of keys: 8000 positions 33 µs, 1.0 TB/s, where
 // attend_decode.cu takes 44.
 #include "attend.cuh"
+#include "attend_found.cuh"
 #include "order.cuh"
 
 constexpr int threads = 128;
@@ -115,19 +116,18 @@ __device__ inline void add(float (&sums)[most_heads][8], const Shared<most_heads
 
 template <int most_heads, int D>
 __device__ inline void attend(
-	float* out,        // [rows, heads, splits, dim]: sums of weighted values
-	float* stats,      // [rows, heads, splits, 2]: largest score, sum of weights
+	Found found,       // of so many splits
 	const half* q,     // [rows, heads·dim], rows ldq elements apart
 	Cache c,
 	const int* pos,    // [rows]
 	const int* seq,    // [rows]
-	int heads, int kv_heads, int dim, int splits, int64 ldq, float scale, float cap, int window) {
+	int heads, int kv_heads, int dim, int64 ldq, float scale, float cap, int window) {
 	__shared__ Shared<most_heads, D> m;
 	after_previous();
 	int group = heads / kv_heads, sets = (group + most_heads - 1) / most_heads;
 	int kv_head = blockIdx.y / sets, head = kv_head * group + blockIdx.y % sets * most_heads;
 	int count = min(most_heads, (kv_head + 1) * group - head);
-	int row = blockIdx.z, split = blockIdx.x, end = pos[row] + 1, of = seq[row];
+	int row = blockIdx.z, split = blockIdx.x, splits = found.parts, end = pos[row] + 1, of = seq[row];
 	int start = window > 0 ? max(0, end - window) : 0;
 	int share = ((end - start + splits - 1) / splits + positions - 1) / positions * positions;
 	start += split * share;
@@ -153,7 +153,7 @@ __device__ inline void attend(
 		if (first < step) add(sums, m, c.v, n, count, dim, at, first, step);
 		__syncthreads();
 	}
-	float* to = out + (((int64)row * heads + head) * splits + split) * dim;
+	float* to = found.sums + found.at(row, head, heads, split) * dim;
 #pragma unroll
 	for (int h = 0; h < most_heads; h++) {
 		if (h >= count) break;
@@ -168,8 +168,7 @@ __device__ inline void attend(
 		__syncthreads();
 	}
 	if (threadIdx.x < count) {
-		float* of_head = stats + (((int64)row * heads + head + threadIdx.x) * splits + split) * 2;
-		of_head[0] = m.top[threadIdx.x], of_head[1] = m.sum[threadIdx.x];
+		found.store(found.at(row, head + threadIdx.x, heads, split), m.top[threadIdx.x] * log2e, m.sum[threadIdx.x]);
 	}
 }
 
@@ -180,7 +179,7 @@ __device__ inline void attend(
 	     const int* pos, const int* seq, int table_cols, int page_rows, int heads, int kv_heads,    \
 	     int dim, int splits, int64 ldq, float scale, float cap, int window) {                      \
 		Cache c = {k, v, table, table_cols, page_rows, kv_heads * dim};                             \
-		attend<most_heads, D>(out, stats, q, c, pos, seq, heads, kv_heads, dim, splits, ldq, scale, \
+		attend<most_heads, D>({out, stats, splits}, q, c, pos, seq, heads, kv_heads, dim, ldq, scale, \
 		                      cap, window);                                                         \
 	}
 
@@ -188,22 +187,3 @@ ATTEND(attend_parts_1, 1, most_dim)
 ATTEND(attend_parts_4, 4, most_dim)
 ATTEND(attend_parts_8, 8, most_dim)
 ATTEND(attend_parts_wide, 8, most_wide)
-
-// attend_parts_join joins the splits of a row and head: a block each.
-extern "C" __global__ void attend_parts_join(
-	half* y,             // [rows, heads·dim], rows ldy elements apart
-	const float* out,    // [rows, heads, splits, dim]
-	const float* stats,  // [rows, heads, splits, 2]
-	int heads, int dim, int splits, int64 ldy) {
-	after_previous();
-	int64 at = (int64)blockIdx.y * heads + blockIdx.x;
-	const float* s = stats + at * splits * 2;
-	float top = no_score, sum = 0;
-	for (int i = 0; i < splits; i++) top = fmaxf(top, s[2 * i]);
-	for (int i = 0; i < splits; i++) sum += s[2 * i + 1] * __expf(s[2 * i] - top);
-	for (int d = threadIdx.x; d < dim; d += blockDim.x) {
-		float v = 0;
-		for (int i = 0; i < splits; i++) v += out[(at * splits + i) * dim + d] * __expf(s[2 * i] - top);
-		y[blockIdx.y * ldy + blockIdx.x * dim + d] = __float2half_rn(v / sum);
-	}
-}

@@ -8,9 +8,12 @@
 // fp16 for the second product. Heads are padded with zeros to the variant's size. Of more than 256
 // dimensions two warps have the same rows, and half of the columns each: they add up their scores.
 //
+// Runs of few rows have several heads that share keys in a block, and the keys may be divided among blocks, as in attend_hopper.cuh.
+//
 // H200, 2026-11-21, 32 heads of 128: 2048 rows from the start 460 µs, 75 TFLOP/s; behind
 // 6144 others 2.6 ms, 93 TFLOP/s.
 #include "attend.cuh"
+#include "attend_found.cuh"
 #include "mma.cuh"
 #include "order.cuh"
 #include "quad.cuh"
@@ -105,18 +108,20 @@ __device__ void attend(
 	const int* pos,  // [rows]
 	const int* seq,  // [rows]
 	const float* sinks,  // [heads] or null
-	int span, int heads, int kv_heads, int dim, int64 ldy, int64 ldq, Scoring how, int window) {
+	int span, int heads, int kv_heads, int dim, int64 ldy, int64 ldq, Scoring how, int window,
+	int together,  // heads of a block
+	Found found) {
 	extern __shared__ uint4 memory[];
 	half* base = (half*)memory;
 	after_previous();
 	int cuts = (span + rows_a_block - 1) / rows_a_block;
 	int first = blockIdx.x / cuts * span + blockIdx.x % cuts * rows_a_block;
-	int rows = min(rows_a_block, (int)(blockIdx.x / cuts + 1) * span - first);
-	int head = blockIdx.y, kv = head / (heads / kv_heads) * dim;
+	Stack at = {min(rows_a_block, (int)(blockIdx.x / cuts + 1) * span - first), (int)blockIdx.y * together};
+	int rows = at.rows * together, kv = at.head / (heads / kv_heads) * dim;
 	int begin = pos[first], of = seq[first], lane = threadIdx.x % 32, warp = threadIdx.x / 32 / S::sharing;
 	int column = threadIdx.x / 32 % S::sharing * S::columns;
 
-	fill<S>(base, rows_a_block, dim, [&](int r) { return r < rows ? q + (first + r) * ldq + head * dim : (const half*)nullptr; });
+	fill<S>(base, rows_a_block, dim, [&](int r) { return r < rows ? q + (first + at.row_of(r)) * ldq + at.head_of(r) * dim : (const half*)nullptr; });
 	commit();
 	arrived<0>();
 	__syncthreads();
@@ -125,8 +130,11 @@ __device__ void attend(
 	for (int i = 0; i < S::columns / 16; i++) ldmatrix(a[i], base + (warp * 16 + lane % 16) * S::stride + column + 16 * i + lane / 16 * 8);
 
 	Softmax<S> state = {{no_score, no_score}};
-	float factors[2] = {how.factor(begin + warp * 16 + lane / 4), how.factor(begin + warp * 16 + lane / 4 + 8)};
-	int end = begin + rows, start = window > 0 ? max(0, begin - window + 1) : 0;
+	int owns[2] = {begin + at.row_of(warp * 16 + lane / 4), begin + at.row_of(warp * 16 + lane / 4 + 8)};  // positions of rows
+	float factors[2] = {how.factor(owns[0]), how.factor(owns[1])};
+	int end = begin + at.rows, start = window > 0 ? max(0, begin - window + 1) : 0;
+	int part = ((end - start + S::keys - 1) / S::keys + found.parts - 1) / found.parts * S::keys;
+	start += blockIdx.z * part, end = min(end, start + part);
 	half *keys = base, *values = base + S::keys * S::stride;
 	for (int from = start; from < end; from += S::keys) {
 		__syncthreads();  // the tile before, or the queries, are read
@@ -152,7 +160,7 @@ __device__ void attend(
 		for (int j = 0; j < S::keys / 8; j++)
 #pragma unroll
 			for (int e = 0; e < 4; e++) {
-				int p = from + 8 * j + lane % 4 * 2 + e % 2, own = begin + warp * 16 + lane / 4 + e / 2 * 8;
+				int p = from + 8 * j + lane % 4 * 2 + e % 2, own = owns[e / 2];
 				bool seen = p <= own && p < end && (window <= 0 || p > own - window);
 				s[j][e] = seen ? capped(s[j][e] * factors[e / 2], how.cap) : no_score;
 			}
@@ -176,18 +184,29 @@ __device__ void attend(
 	for (int h = 0; h < 2; h++) {
 		int row = warp * 16 + lane / 4 + 8 * h;
 		if (row >= rows) continue;
+		int of_row = first + at.row_of(row), head = at.head_of(row);
+		if (found.parts > 1) {
+			int64 place = found.at(of_row, head, heads, blockIdx.z);
+			if (column == 0 && lane % 4 == 0) found.store(place, state.top[h] * log2e, state.sum[h]);
+#pragma unroll
+			for (int j = 0; j < S::columns / 8; j++) {
+				int to = column + 8 * j + lane % 4 * 2;
+				if (to < dim) *(float2*)(found.sums + place * dim + to) = make_float2(state.out[j][2 * h], state.out[j][2 * h + 1]);
+			}
+			continue;
+		}
 		float inverse = 1 / state.sum[h];
 		if (sinks) {  // one more score, whose value is zero
 			float most = fmaxf(state.top[h], sinks[head]), shrink = __expf(state.top[h] - most);
 			inverse = shrink / (state.sum[h] * shrink + __expf(sinks[head] - most));
 		}
-		half* to = y + (first + row) * ldy + head * dim;
+		half* to = y + of_row * ldy + head * dim;
 #pragma unroll
 		for (int j = 0; j < S::columns / 8; j++)
 #pragma unroll
 			for (int e = 0; e < 2; e++) {
-				int at = column + 8 * j + lane % 4 * 2 + e;
-				if (at < dim) to[at] = __float2half_rn(state.out[j][2 * h + e] * inverse);
+				int i = column + 8 * j + lane % 4 * 2 + e;
+				if (i < dim) to[i] = __float2half_rn(state.out[j][2 * h + e] * inverse);
 			}
 	}
 }
@@ -197,11 +216,11 @@ __device__ void attend(
 	name(half* y, const half* q, const half* k, const half* v, const int* table, const int* pos,    \
 	     const int* seq, const float* sinks, int table_cols, int page_rows, int span, int heads,    \
 	     int kv_heads, int dim, int64 ldy, int64 ldq, float scale, float cap, float temperature,    \
-	     int temperature_span, int window) {                                                        \
+	     int temperature_span, int window, int together, float* sums, float* stats, int parts) {    \
 		Cache c = {k, v, table, table_cols, page_rows, kv_heads * dim};                             \
 		Scoring how = {scale, cap, temperature, temperature_span};                                  \
 		attend<Shape<d, n>>(y, q, c, pos, seq, sinks, span, heads, kv_heads, dim, ldy, ldq, how,    \
-		                    window);                                                                \
+		                    window, together, {sums, stats, parts});                                \
 	}
 
 ATTEND(attend_prefill_32, 32, keys)

@@ -7,8 +7,6 @@
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-constexpr float log2e = 1.4426950408889634f;
-
 __device__ inline float power2(float x) {
 	float y;
 	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -10,7 +10,6 @@
 constexpr int at_once = 64;  // positions that blocks divide
 constexpr int alone = 2;     // times as many are one block's without help
 constexpr int most_parts = 128;
-constexpr float log2e = 1.4426950408889634f;
 
 // Divided is the positions that a row sees, in tiles, and among how many blocks they are divided.
 struct Divided : Seen {

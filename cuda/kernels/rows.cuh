@@ -12,7 +12,7 @@
 #include "quad.cuh"
 
 constexpr int at_once = 16;  // positions that a warp takes at a time
-constexpr float log2e = 1.4426950408889634f, leeway = 8;
+constexpr float leeway = 8;
 
 // Span is the positions that a row sees, in chunks of what a warp takes.
 struct Span : Seen {

@@ -260,6 +260,7 @@ func benchAttend() (cases []benchCase) {
 	for _, c := range []struct{ heads, kvHeads, sequences, depth, span int }{
 		{32, 32, 1, 100, 1}, {32, 32, 1, 1000, 1}, {32, 32, 1, 8192, 1}, {32, 8, 1, 100, 1}, {32, 8, 1, 8000, 1}, {32, 4, 1, 100, 1}, {32, 8, 8, 100, 1}, {32, 8, 16, 2000, 1},
 		{32, 32, 1, 0, 512}, {32, 32, 1, 0, 2048}, {32, 32, 1, 8192, 2048}, {32, 8, 1, 0, 4096}, {32, 8, 1, 6144, 2048},
+		{32, 8, 1, 8192, 16}, {32, 8, 1, 8192, 64}, {32, 8, 1, 8192, 128}, {32, 8, 1, 8192, 300}, {16, 8, 1, 8192, 512},
 	} {
 		const dim = 128
 		name := fmt.Sprintf("Attend/heads=%d:%d/sequences=%d/depth=%d/span=%d", c.heads, c.kvHeads, c.sequences, c.depth, c.span)
@@ -271,6 +272,9 @@ func benchAttend() (cases []benchCase) {
 			l := layout{span: c.span, pageRows: 256, sequences: c.sequences, seqPages: (c.depth+c.span)/256 + 1, dim: dim, kvHeads: c.kvHeads}
 			for i := range c.sequences {
 				l.runs = append(l.runs, run{i, c.depth})
+			}
+			if c.span > 1 {
+				l.reach = l.reached()
 			}
 			f := &fixture{dev: d, round: d.Activation()}
 			table := l.table(f)

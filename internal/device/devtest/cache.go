@@ -53,6 +53,14 @@ func (l layout) batch(f *fixture, table tensor.Tensor) device.Batch {
 	return device.Batch{Pos: ints("pos", 1, l.rows(), pos), Seq: f.ints("seq", 1, l.rows(), seq), Table: table, Span: l.span, Reach: l.reach}
 }
 
+// reached is one more than the highest position of a row.
+func (l layout) reached() (n int) {
+	for _, r := range l.runs {
+		n = max(n, r.pos+l.span)
+	}
+	return n
+}
+
 // whole is the layout of a pass over all positions of all sequences.
 func (l layout) whole() layout {
 	l.runs, l.span = nil, l.positions()
@@ -126,6 +134,7 @@ type attendCase struct {
 	whole               bool // of Mix: norms are of all heads together
 	absent              bool // of Mix: keys and values are stored already
 	room                int  // of sequences, if it is more than rows need, whose last position is said then
+	told                bool // runs: what all positions are below is said
 }
 
 func attendCases() (cases []testCase) {
@@ -153,6 +162,14 @@ func attendCases() (cases []testCase) {
 		{heads: 4, kvHeads: 2, dim: 512, runs: one(2500), span: 64, window: 1000, softcap: 30},
 		{heads: 12, kvHeads: 1, dim: 320, runs: []run{{0, 5}, {1, 130}}, span: 3, window: 40, softcap: 20},
 		{heads: 3, kvHeads: 3, dim: 298, runs: one(33), span: 2},
+		{heads: 8, kvHeads: 1, dim: 128, runs: []run{{1, 4000}, {0, 0}, {2, 700}}, span: 30, softcap: 20},
+		{heads: 4, kvHeads: 2, dim: 256, runs: []run{{0, 20}, {1, 3500}}, span: 129, window: 1500},
+		{heads: 6, kvHeads: 2, dim: 64, runs: one(2900), span: 257, pageRows: 16, sharp: 200},
+		{heads: 2, kvHeads: 1, dim: 512, runs: []run{{0, 1900}, {1, 3}}, span: 66},
+		{heads: 16, kvHeads: 2, dim: 512, runs: []run{{0, 1200}, {1, 30}}, span: 9, softcap: 20},
+		{heads: 12, kvHeads: 2, dim: 128, runs: []run{{0, 1800}, {1, 0}, {2, 90}}, span: 21, window: 64},
+		{heads: 10, kvHeads: 1, dim: 80, runs: one(3500), span: 12},
+		{heads: 14, kvHeads: 2, dim: 64, runs: []run{{0, 300}, {1, 1700}}, span: 18, window: 500},
 	}
 	for i, dim := range []int{64, 80, 96, 128, 256, 160, 192, 512, 320} { // behind 256, whose keys that nobody sees may still be in memory of blocks
 		for j, group := range []int{1, 2, 4, 8} {
@@ -171,6 +188,9 @@ func attendCases() (cases []testCase) {
 	}
 	for _, c := range list {
 		cases = append(cases, c.testCase())
+		if c.told = c.span > 1; c.told {
+			cases = append(cases, c.testCase())
+		}
 	}
 	return cases
 }
@@ -191,20 +211,20 @@ func (c attendCase) testCase() testCase {
 	if c.room > 0 {
 		name += fmt.Sprintf(" room=%d", c.room)
 	}
+	if c.told {
+		name += " told"
+	}
 	return testCase{name: name, limit: attendLimit, build: c.build}
 }
 
 func (c attendCase) layout() layout {
 	l := layout{runs: c.runs, span: c.span, pageRows: c.page(), sequences: max(len(c.runs), 1), dim: c.dim, kvHeads: c.kvHeads}
-	furthest := 0
-	for _, r := range c.runs {
-		l.seqPages = max(l.seqPages, (r.pos+c.span)/l.pageRows+2) // one more than is used
-		furthest = max(furthest, r.pos+c.span-1)
-	}
 	if c.room > 0 {
-		l.reach = device.ReachOf(furthest)
+		l.reach = device.ReachOf(l.reached() - 1)
+	} else if c.told {
+		l.reach = l.reached()
 	}
-	l.seqPages = max(l.seqPages, c.room/l.pageRows, 1)
+	l.seqPages = max(l.reached()/l.pageRows+2, c.room/l.pageRows) // one more than is used
 	return l
 }
 

@@ -38,6 +38,7 @@ func latentCases() (cases []testCase) {
 		{heads: 16, nope: 128, beside: 64, rank: 512, value: 128, rope: whole(64), runs: runs(0), span: 200},
 		{heads: 4, nope: 128, beside: 64, rank: 512, value: 128, rope: whole(64), runs: runs(700), span: 129, room: 896},
 		{heads: 3, nope: 192, beside: 64, rank: 512, value: 256, rope: device.Rope{Dims: 64}, runs: runs(64, 0), span: 70},
+		{heads: 3, nope: 192, beside: 64, rank: 64, value: 256, rope: device.Rope{Dims: 64}, runs: runs(1500, 40), span: 70, room: 1600},
 		{heads: 5, nope: 64, beside: 32, rank: 256, value: 64, rope: whole(32), runs: runs(3, 100, 60), span: 128, offset: 1},
 		{heads: 2, nope: 64, beside: 40, rank: 64, value: 128, rope: part, runs: runs(90), span: 66, window: 30, softcap: 10},
 		{heads: 2, nope: 128, beside: 16, rank: 64, value: 64, rope: device.Rope{}, runs: runs(10, 30), span: 64, temperature: 0.3},

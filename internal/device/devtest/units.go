@@ -74,6 +74,7 @@ func attendMoreCases() (cases []testCase) {
 		{heads: 8, kvHeads: 1, dim: 128, runs: []run{{1, 100}, {0, 300}}, span: 5, softcap: 20},
 		{heads: 4, kvHeads: 2, dim: 64, runs: []run{{0, 0}}, span: 200, window: 16},
 		{heads: 2, kvHeads: 2, dim: 96, runs: []run{{0, 30}}, span: 130, sharp: 100},
+		{heads: 8, kvHeads: 2, dim: 64, runs: []run{{0, 2500}, {1, 3}}, span: 20, told: true},
 	} {
 		for _, temperature := range []float32{0, 0.3} {
 			c.sinks, c.temperature = temperature == 0 || i%2 == 0, temperature
