@@ -37,7 +37,7 @@ func latentHopperFor(nope, beside, values int) (latentHopperVariant, bool) {
 var madePositions, madeBytes = 1 << 15, 512 << 20
 
 // latentLeast is the fewest rows of a run for which it is faster to multiply all latents than to attend to them.
-const latentLeast = 64
+const latentLeast = 24
 
 // latentRuns is attention of runs of rows: of all positions of their sequences, latents are multiplied to keys and values of heads, as
 // many heads at a time as there is room for. It reports whether there is a kernel for that, and memory.

@@ -9,7 +9,7 @@ import (
 )
 
 // A choice is what the last device needs to choose the tokens of a step, one of each
-// sequence in it: tokens that the next step reads, so that the host has no part in
+// sequence in it, or of each token of a draft: tokens that the next step reads, so that the host has no part in
 // it, and which it reads from a ring when it likes.
 type choice struct {
 	dev       device.Device
@@ -24,14 +24,18 @@ type choice struct {
 }
 
 func newChoice(d device.Device, sequences int) *choice {
+	rows := choiceRows(sequences)
 	return &choice{
-		dev: d, sequences: sequences, settings: d.Alloc(tensor.F32, sequences, sampling.Columns),
-		seeds: d.Alloc(tensor.I32, sequences, 2), chosen: d.Alloc(tensor.I32, 2*sequences, 1), ring: d.NewTokenRing(sequences),
+		dev: d, sequences: sequences, settings: d.Alloc(tensor.F32, rows, sampling.Columns),
+		seeds: d.Alloc(tensor.I32, rows, 2), chosen: d.Alloc(tensor.I32, 2*rows, 1), ring: d.NewTokenRing(rows),
 	}
 }
 
+// choiceRows is how many tokens are chosen at a time, at most.
+func choiceRows(sequences int) int { return max(sequences, 1+MostDraft) }
+
 // choiceBytes returns the bytes that newChoice takes.
-func choiceBytes(sequences int) int { return 4 * sequences * (sampling.Columns + 2 + 2) }
+func choiceBytes(sequences int) int { return 4 * choiceRows(sequences) * (sampling.Columns + 2 + 2) }
 
 func (c *choice) free() {
 	for _, t := range []tensor.Tensor{c.settings, c.seeds, c.chosen, c.seen} {
@@ -65,8 +69,7 @@ func (c *choice) set(rows []chooser, vocabulary int) decode {
 	}
 	c.dev.Upload(c.settings.Slice(0, len(rows)), tensor.BytesOf(values))
 	c.dev.Upload(c.seeds.Slice(0, len(rows)), tensor.BytesOf(seeds))
-	c.taken = c.begun
-	c.ring.Begin(c.begun + 1)
+	c.renumber()
 	if !k.how.penalties {
 		return k
 	}
@@ -77,6 +80,12 @@ func (c *choice) set(rows []chooser, vocabulary int) decode {
 		c.dev.Upload(c.seen.Slice(i, i+1), tensor.BytesOf(counts(r.seen, vocabulary)))
 	}
 	return k
+}
+
+// renumber has the next choices be the next ones of all rows. Those that nobody has read are forgotten.
+func (c *choice) renumber() {
+	c.taken = c.begun
+	c.ring.Begin(c.begun + 1)
 }
 
 // counts returns how often each token is there.

@@ -10,9 +10,10 @@ import (
 
 // A decode is a kind of decode steps: all modules for one position of some
 // sequences, the head, and perhaps the choice of their next tokens, which makes the
-// next step the same operations.
+// next step the same operations. Or for some positions of one sequence, behind each of which a token is chosen.
 type decode struct {
 	rows    int
+	span    int // positions of a sequence; 0 is one
 	reach   int // see device.Batch; for decode to say
 	chooses bool
 	how     manner
@@ -24,8 +25,8 @@ type manner struct{ penalties, greedy, unfiltered bool }
 // decode does a step of a kind: each stage's part is recorded the first time and
 // repeated from then on.
 func (e *Engine) decode(k decode) error {
-	k.reach = device.ReachOf(e.furthest)
-	e.track.advance(1)
+	k.reach = e.reachOf(k)
+	e.track.advance(max(k.span, 1))
 	parts := e.replays[k]
 	for i, s := range e.stages {
 		s.state.Batch.Reach = k.reach // for parts that are not recorded, too
@@ -41,23 +42,41 @@ func (e *Engine) decode(k decode) error {
 		e.replays[k] = append(e.replays[k], replay)
 	}
 	if k.chooses {
-		e.furthest++
 		e.choice.begun++
 	}
-	if k.chooses && len(e.stages) > 1 {
-		e.feed(k.rows)
+	if k.chooses && k.span <= 1 {
+		e.furthest++
+		if len(e.stages) > 1 {
+			e.feed(k.rows)
+		}
 	}
 	return nil
+}
+
+// reachOf returns the Reach of a step: of several positions a power of two, up to what there is room for, so that steps are recorded once
+// for each.
+func (e *Engine) reachOf(k decode) int {
+	if k.span <= 1 {
+		return device.ReachOf(e.furthest)
+	}
+	r := device.LeastReach
+	for r <= e.furthest {
+		r *= 2
+	}
+	return min(r, e.Options.Positions)
 }
 
 // record does a stage's part of a step and returns what repeats it.
 func (e *Engine) record(i int, k decode) (replay func(), err error) {
 	s, last := e.stages[i], i == len(e.stages)-1
-	next := step{advance: true}
-	if len(e.stages) == 1 {
+	next := step{advance: k.span <= 1}
+	if len(e.stages) == 1 && next.advance {
 		next.ids = s.state.IDs
 	}
-	each := e.atOnce(k.rows)
+	each := k.span
+	if next.advance {
+		each = e.atOnce(k.rows)
+	}
 	part := func() {
 		for _, rows := range s.state.Parts(each) {
 			for _, m := range s.modules {
@@ -70,7 +89,7 @@ func (e *Engine) record(i int, k decode) (replay func(), err error) {
 		switch {
 		case k.chooses && last:
 			e.choice.run(s.state.At(model.Logits), s.state.Batch.Pos, k.how, next)
-		case k.chooses:
+		case k.chooses && next.advance:
 			s.dev.Advance(s.state.Batch.Pos)
 		}
 	}

@@ -1,6 +1,7 @@
 package infer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -21,6 +22,7 @@ type Generation struct {
 	Limit   int // tokens to generate, at most
 	Sampler Sampler
 	Seed    uint64
+	Draft   int      // tokens that may be drafted at a time, by what has followed the last ones before, up to MostDraft: faster where a text repeats
 	End     []int32  // tokens that end the text and are not part of it
 	Stops   []string // texts that end the text and are not part of it
 	StopIDs []int32  // tokens that do as Stops do, which need not have a text
@@ -47,6 +49,8 @@ type Result struct {
 	PerSecond    float64       // tokens after the first; 0 if there are none
 	PromptTokens int
 	Cached       int // of the prompt, that the cache held already
+	Drafted      int // tokens
+	Accepted     int // of these
 }
 
 // Generate continues a prompt. When ctx ends meanwhile, the error is its error,
@@ -61,7 +65,7 @@ func (s *Session) Generate(ctx context.Context, g *Generation) (*Result, error) 
 	if len(g.Prompt) == 0 {
 		return nil, errors.New("the prompt has no tokens; give a text, or a model with a token that begins texts")
 	}
-	if err := g.Sampler.Check(); err != nil {
+	if err := cmp.Or(g.Sampler.Check(), CheckDraft(g.Draft, g.Sampler, s.Engine.spec.Recurrent())); err != nil {
 		return nil, err
 	}
 	r := &Result{PromptTokens: len(g.Prompt), Reason: Length, Cached: s.keep(g.Prompt)}

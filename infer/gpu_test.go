@@ -314,6 +314,56 @@ func TestGPUStepsInFront(t *testing.T) {
 	}
 }
 
+// Texts with drafts are those without, but where the tokens of steps of one row and of several part, as a token is nearly as likely as the
+// one that was taken: no earlier than that.
+func TestGPUDrafts(t *testing.T) {
+	for gpus := 1; gpus <= 2; gpus++ {
+		for _, dir := range gpuModels(t) {
+			t.Run(fmt.Sprintf("%s on %d", filepath.Base(dir), gpus), func(t *testing.T) {
+				n := within(t, dir, 160)
+				ref, e := both(t, dir, Options{Positions: n}, gpus)
+				if e.spec.Recurrent() {
+					t.Skip("it has linear attention")
+				}
+				prompt := repeated(e.Vocab())
+				g := Generation{Prompt: prompt, Limit: n - len(prompt), Text: spelled{[]string{"a", "b", "c"}}}
+				want, err := e.Generate(t.Context(), &g)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, draft := range []int{1, 3, MostDraft} {
+					g.Draft = draft
+					got, err := e.Generate(t.Context(), &g)
+					if err != nil || len(got.Tokens) != len(want.Tokens) {
+						t.Fatalf("drafts of %d: %+v, %v, want %d tokens", draft, got, err, len(want.Tokens))
+					}
+					if err := likely(ref, prompt, want.Tokens, got.Tokens); err != nil {
+						t.Errorf("drafts of %d: %v", draft, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// likely reports an error where texts part and the second one's token is much less likely than the first one's behind what they share.
+func likely(ref *Engine, prompt, want, got []int32) error {
+	for i := range want {
+		if got[i] == want[i] {
+			continue
+		}
+		logits, err := ref.next(context.Background(), 0, 0, slices.Concat(prompt, want[:i]))
+		if err != nil {
+			return err
+		}
+		if short := logits[want[i]] - logits[got[i]]; short > 0.5 && ref.spec.MoE.Experts == 0 {
+			return fmt.Errorf("token %d: %d, want %d, whose logit is %.4f larger on the CPU", i, got[i], want[i], short)
+		}
+		return nil
+	}
+	return nil
+}
+
 // Steps that are at a limit of positions, where attention of one row, or of two, changes its kernels, give the CPU's
 // logits, in front of it, behind it and in front of it again, of one sequence and of several
 // of other lengths; and the same texts however many of them are in front of the host.

@@ -27,12 +27,16 @@ func (w *writing) run(ctx context.Context) error {
 	if room < 0 {
 		return w.noRoom(len(w.Prompt))
 	}
-	k := e.choice.set([]chooser{{w.Sampler, w.Seed, w.Prompt}}, e.Vocab())
+	k := e.choice.set(slices.Repeat([]chooser{{w.Sampler, w.Seed, w.Prompt}}, 1+w.Draft), e.Vocab())
+	k.rows = 1
 	if err := s.read(ctx, w.Prompt[w.result.Cached:], k.how); err != nil {
 		return err
 	}
 	if w.Limit == 0 {
 		return e.sync()
+	}
+	if w.Draft > 0 {
+		return (&drafting{writing: w, kind: k, texts: newNgrams(), most: w.Draft}).run(ctx)
 	}
 	e.start([]model.Run{{Position: len(s.held)}})
 	f := e.front(k, 1, min(w.Limit-1, room))

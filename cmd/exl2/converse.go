@@ -42,6 +42,9 @@ func (o *inferOptions) converse(c *cobra.Command, a *app, dir string, p *prompte
 	if err != nil {
 		return err
 	}
+	if err := infer.CheckDraft(o.ngram, o.sampler, spec.Recurrent()); err != nil {
+		return usageError{err}
+	}
 	e, err := a.openModel(dir, infer.Options{
 		Positions: cmp.Or(o.length, min(conversationLength, cmp.Or(spec.MaxPositions, conversationLength))),
 		RopeScale: o.ropeScale, RopeAlpha: o.ropeAlpha,
@@ -118,8 +121,8 @@ func (t *conversation) answer(ctx context.Context, text string) error {
 		reason = "stopped"
 	}
 	fmt.Fprintln(t.app.out)
-	fmt.Fprintf(t.app.err, "(%d prompt tokens, %d of them cached, first token after %v; %d tokens, %.1f a second; %s)\n",
-		r.PromptTokens, r.Cached, r.FirstToken.Round(time.Millisecond), len(r.Tokens), r.PerSecond, reason)
+	fmt.Fprintf(t.app.err, "(%d prompt tokens, %d of them cached, first token after %v; %d tokens, %.1f a second%s; %s)\n",
+		r.PromptTokens, r.Cached, r.FirstToken.Round(time.Millisecond), len(r.Tokens), r.PerSecond, t.options.drafted(r), reason)
 	return nil
 }
 

@@ -131,7 +131,8 @@ type Batch struct {
 	Span  int           // divides rows
 
 	// Reach is what all positions are below, or 0 where they may be any: it changes how
-	// work is divided, but no result beyond its rounding. Of runs, where Span is over 1, models give one more than the highest position.
+	// work is divided, but no result beyond its rounding. Of runs, where Span is over 1, models give one more than the highest position, or, of few rows, what
+	// sequences have room for at most.
 	Reach int
 
 	// Pass is another number for every pass, or 0: while it stays the same, so does what the

@@ -43,6 +43,7 @@ func latentCases() (cases []testCase) {
 		{heads: 2, nope: 64, beside: 40, rank: 64, value: 128, rope: part, runs: runs(90), span: 66, window: 30, softcap: 10},
 		{heads: 2, nope: 128, beside: 16, rank: 64, value: 64, rope: device.Rope{}, runs: runs(10, 30), span: 64, temperature: 0.3},
 		{heads: 2, nope: 128, beside: 64, rank: 64, value: 64, rope: whole(64), runs: runs(10, 30), span: 5},
+		{heads: 4, nope: 128, beside: 64, rank: 64, value: 128, rope: whole(64), runs: runs(10, 1000), span: 24, room: 1088},
 		{heads: 2, nope: 96, beside: 32, rank: 64, value: 96, rope: whole(32), runs: runs(0), span: 100},
 		{heads: 8, nope: 264, beside: 64, rank: 128, value: 64, rope: whole(64), runs: runs(20, 6)},
 		{heads: 4, nope: 64, beside: 64, rank: 520, value: 64, rope: whole(64), runs: runs(20)},

@@ -1,0 +1,154 @@
+package infer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"exl2/internal/model"
+)
+
+// A drafting is a writing whose steps have drafted tokens (ngrams), and compute the logits behind all of them at once: as many as are what is
+// chosen there are accepted, and one more is known. Tokens are chosen by the logits, position and seed that they would have without, so the
+// text is the same but for the rounding of products of several rows (Leviathan et al. 2023, where what drafts is certain).
+//
+// Where nothing is drafted the step behind is begun, too, before its token is known, so that a draft comes a step later there. Which
+// steps have a draft, and how long it is, depends on the text alone, not on time.
+type drafting struct {
+	*writing
+	kind   decode
+	texts  *ngrams
+	most   int  // tokens of a draft
+	long   bool // all of the last draft was accepted
+	wrong  int  // drafts of which nothing was accepted, one after the other
+	idle   int  // steps until the next draft
+	single bool // the last step begun was of one token, and leaves the next one where it is read
+	under  int  // steps of one token that are begun, and whose tokens are not known
+}
+
+// CheckDraft refuses drafts of so many tokens where they cannot be, as of models that are recurrent: those with linear attention.
+func CheckDraft(tokens int, s Sampler, recurrent bool) error {
+	switch {
+	case tokens < 0 || tokens > MostDraft:
+		return fmt.Errorf("drafts of %d tokens, want 0 to %d", tokens, MostDraft)
+	case tokens > 0 && recurrent:
+		return errors.New("drafted tokens: a model with linear attention cannot go back from those that are wrong; leave out --ngram")
+	case tokens > 0 && s.penalizes():
+		return errors.New("drafted tokens: penalties depend on the tokens in front; leave out --ngram, or give --repetition-penalty 1, and no others")
+	}
+	return nil
+}
+
+// run generates behind the prompt, whose next token has been chosen.
+func (d *drafting) run(ctx context.Context) error {
+	s, e := d.session, d.session.Engine
+	d.texts.add(d.Prompt...)
+	ids, err := e.choice.read(1)
+	for {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if d.take(id) {
+				return nil
+			}
+		}
+		d.texts.add(ids...)
+		left, room := d.Limit-len(d.result.Tokens), e.Options.Positions-len(s.held)
+		switch {
+		case left == 0:
+			return nil
+		case room == 0:
+			return d.noRoom(e.Options.Positions + 1)
+		}
+		ids, err = d.step(ids[len(ids)-1], min(left, room)-1)
+	}
+}
+
+// step returns the tokens behind one, at least one, of which at most so many are drafted.
+func (d *drafting) step(last int32, most int) ([]int32, error) {
+	draft := d.draft(most)
+	if len(draft) == 0 || d.under > 0 {
+		return d.next(last, len(draft) == 0 && most > 0)
+	}
+	e, s := d.session.Engine, d.session
+	chosen, err := e.verify(len(s.held), append([]int32{last}, draft...), d.kind.how)
+	if err != nil {
+		return nil, err
+	}
+	accepted := 0
+	for accepted < len(draft) && chosen[accepted] == draft[accepted] {
+		accepted++
+	}
+	s.held = append(append(s.held, last), draft[:accepted]...)
+	d.learn(len(draft), accepted)
+	return chosen[:accepted+1], nil
+}
+
+// draft returns a draft of one of two lengths, which are those that devices record steps of.
+func (d *drafting) draft(most int) []int32 {
+	if d.idle > 0 {
+		d.idle--
+		return nil
+	}
+	n := d.most
+	if !d.long && n > 1 {
+		n = (n - 1) / 2
+		n = max(n, 1)
+	}
+	if n > most {
+		return nil
+	}
+	return d.texts.draft(n)
+}
+
+// learn remembers how a draft went. Where nothing was accepted time and again, ever more steps go by until the next one.
+func (d *drafting) learn(drafted, accepted int) {
+	const mostIdle = 32
+	d.single = false
+	d.result.Drafted += drafted
+	d.result.Accepted += accepted
+	d.long = accepted == drafted
+	if accepted > 0 {
+		d.wrong = 0
+		return
+	}
+	d.idle = min(1<<d.wrong, mostIdle) - 1
+	d.wrong = min(d.wrong+1, mostIdle)
+}
+
+// next is a step without a draft, and perhaps begins the one behind.
+func (d *drafting) next(last int32, ahead bool) ([]int32, error) {
+	e, s := d.session.Engine, d.session
+	if !d.single {
+		e.use(pass{runs: []model.Run{{Position: len(s.held)}}, span: 1, ids: []int32{last}})
+		e.choice.renumber()
+	}
+	d.single = true
+	want := 1
+	if ahead {
+		want = 2
+	}
+	for ; d.under < want; d.under++ {
+		if err := e.decode(d.kind); err != nil {
+			return nil, err
+		}
+	}
+	ids, err := e.choice.read(1)
+	d.under--
+	s.held = append(s.held, last)
+	return ids, err
+}
+
+// verify has a token chosen behind each of ids, which follow one another from a position of the first sequence on.
+func (e *Engine) verify(position int, ids []int32, how manner) ([]int32, error) {
+	e.use(pass{runs: []model.Run{{Position: position}}, span: len(ids), ids: ids})
+	e.choice.renumber()
+	if err := e.decode(decode{rows: 1, span: len(ids), chooses: true, how: how}); err != nil {
+		return nil, err
+	}
+	return e.choice.read(len(ids))
+}

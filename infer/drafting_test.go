@@ -1,0 +1,197 @@
+package infer
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"exl2/internal/goldens"
+
+	"pgregory.net/rapid"
+)
+
+// What followed the last three tokens before is what may follow them now, and what followed two where three are new.
+func TestNgrams(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		text []int32
+		n    int
+		want []int32
+	}{
+		{"nothing", nil, 3, nil},
+		{"nothing has been twice", []int32{1, 2, 3, 4, 5}, 3, nil},
+		{"three", []int32{1, 2, 3, 4, 5, 6, 1, 2, 3}, 3, []int32{4, 5, 6}},
+		{"three before two", []int32{1, 2, 3, 4, 9, 2, 3, 7, 1, 2, 3}, 2, []int32{4, 9}},
+		{"two", []int32{2, 3, 7, 8, 9, 2, 3}, 2, []int32{7, 8}},
+		{"the last time", []int32{1, 2, 3, 4, 1, 2, 3, 5, 1, 2, 3}, 1, []int32{5}},
+		{"beyond the end", []int32{5, 6, 7, 5, 6, 7}, 7, []int32{5, 6, 7, 5, 6, 7, 5}},
+		{"one, again and again", []int32{4, 4, 4}, 3, []int32{4, 4, 4}},
+		{"none asked for", []int32{5, 6, 7, 5, 6, 7}, 0, nil},
+	} {
+		g := newNgrams()
+		g.add(c.text...)
+		if got := g.draft(c.n); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// A draft is what the text has behind its last tokens where they were last, and, behind its end, that again.
+func TestNgramsFindTheLast(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.SliceOfN(rapid.Int32Range(0, 3), 0, 40).Draw(t, "text")
+		n := rapid.IntRange(1, MostDraft).Draw(t, "tokens")
+		g := newNgrams()
+		g.add(text...)
+		var want []int32
+		for _, length := range []int{3, 2} {
+			for at := len(text) - 1; at >= length && want == nil; at-- {
+				if slices.Equal(text[at-length:at], text[len(text)-length:]) {
+					want = slices.Clone(text[at:])
+					for len(want) < n {
+						want = append(want, want[len(want)-(len(text)-at)])
+					}
+					want = want[:n]
+				}
+			}
+		}
+		if got := g.draft(n); !slices.Equal(got, want) {
+			t.Fatalf("%v, want %v", got, want)
+		}
+	})
+}
+
+// repeated is a prompt some of which has been before.
+func repeated(vocab int) []int32 { return slices.Concat(someIDs(9, vocab), someIDs(7, vocab)) }
+
+// draftTexts generates with drafts and without, two prompts one after the other, and compares.
+func draftTexts(t *testing.T, e *Engine) {
+	drafted, accepted := 0, 0
+	for _, s := range []Sampler{{}, {Temperature: 0.1}, {Temperature: 1, TopK: 40, TopP: 0.9}} {
+		want := draftTalk(t, e, s, 0)
+		for _, n := range []int{1, 2, 3, 5, MostDraft} {
+			got := draftTalk(t, e, s, n)
+			for i, r := range got {
+				drafted, accepted = drafted+r.Drafted, accepted+r.Accepted
+				if !slices.Equal(r.Tokens, want[i].Tokens) || r.Text != want[i].Text || r.Reason != want[i].Reason || r.Cached != want[i].Cached {
+					t.Errorf("%+v, drafts of %d, prompt %d: %+v, want %+v", s, n, i, r, want[i])
+				}
+			}
+		}
+	}
+	if accepted == 0 || accepted == drafted {
+		t.Errorf("%d of %d drafted tokens were accepted, want some to be, and some not", accepted, drafted)
+	}
+}
+
+// draftTalk is two prompts in a session, the second one going on from the first one's text.
+func draftTalk(t *testing.T, e *Engine, s Sampler, draft int) (list []*Result) {
+	t.Helper()
+	session := &Session{Engine: e}
+	prompt := repeated(e.Vocab())
+	for range 2 {
+		g := &Generation{Prompt: prompt, Limit: 40, Sampler: s, Seed: 5, Draft: draft, Text: spelled{[]string{"a", "b", "c"}}}
+		r, err := session.Generate(t.Context(), g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, prompt = append(list, r), slices.Concat(prompt, r.Tokens, someIDs(5, e.Vocab()))
+	}
+	return list
+}
+
+// Texts with drafts are those without, on one device and on several.
+func TestDraftsChangeNothing(t *testing.T) {
+	for _, dir := range goldens.Dirs(t, "exl2") {
+		for n := 1; n <= 2; n++ {
+			t.Run(fmt.Sprintf("%s on %d", goldens.Name(dir), n), func(t *testing.T) {
+				draftTexts(t, openEngine(t, dir, Options{Positions: 160}, n))
+			})
+		}
+	}
+}
+
+// A text with drafts ends where one without does: at its limit, at a stop, and at the end of the context.
+func TestDraftsEnd(t *testing.T) {
+	e := openEngine(t, golden("arch/llama"), Options{Positions: 48}, 1)
+	prompt := repeated(e.Vocab())
+	run := func(limit, draft int, g Generation) (*Result, error) {
+		g.Prompt, g.Limit, g.Draft = prompt, limit, draft
+		g.Text = spelled{[]string{"a", "b", "c", "d", "e"}}
+		return e.Generate(context.Background(), &g)
+	}
+	whole, err := run(30, 0, Generation{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for limit := range 31 {
+		for name, g := range map[string]Generation{"": {}, "end": {End: whole.Tokens[11:12]}, "stop": {Stops: []string{whole.Text[9:13]}}} {
+			want, err := run(limit, 0, g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range []int{1, 4, MostDraft} {
+				got, err := run(limit, n, g)
+				if err != nil || !slices.Equal(got.Tokens, want.Tokens) || got.Text != want.Text || got.Reason != want.Reason {
+					t.Errorf("%d tokens %s, drafts of %d: %+v, %v, want %+v", limit, name, n, got, err, want)
+				}
+			}
+		}
+	}
+	_, want := run(40, 0, Generation{})
+	if r, err := run(40, MostDraft, Generation{}); want == nil || err == nil || err.Error() != want.Error() || len(r.Tokens) != 33 {
+		t.Errorf("beyond the context: %d tokens, %v, want %v", len(r.Tokens), err, want)
+	}
+}
+
+// Where drafts are wrong time and again, ever fewer are made; an accepted one is followed by a longer one.
+func TestDraftsLearn(t *testing.T) {
+	d := &drafting{writing: &writing{result: &Result{}}, texts: newNgrams(), most: MostDraft}
+	d.texts.add(1, 1, 1)
+	lengths := func(n int, accepted func(drafted int) int) (list []int) {
+		for range n {
+			draft := d.draft(100)
+			list = append(list, len(draft))
+			if len(draft) > 0 {
+				d.learn(len(draft), accepted(len(draft)))
+			}
+		}
+		return list
+	}
+	none, all := func(int) int { return 0 }, func(n int) int { return n }
+	if got, want := lengths(12, none), []int{3, 3, 0, 3, 0, 0, 0, 3, 0, 0, 0, 0}; !slices.Equal(got, want) {
+		t.Errorf("wrong ones: %v, want %v", got, want)
+	}
+	if got, want := lengths(7, all), []int{0, 0, 0, 3, 7, 7, 7}; !slices.Equal(got, want) {
+		t.Errorf("right ones: %v, want %v", got, want)
+	}
+	if got, want := lengths(4, func(int) int { return 1 }), []int{7, 3, 3, 3}; !slices.Equal(got, want) {
+		t.Errorf("half right ones: %v, want %v", got, want)
+	}
+	if got := d.draft(2); got != nil {
+		t.Errorf("a draft of %d where two are wanted, which no step is recorded of", len(got))
+	}
+}
+
+// Drafts are refused where they cannot be.
+func TestDraftsAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		dir  string
+		g    Generation
+		want string
+	}{
+		{"arch/llama", Generation{Draft: 8}, "drafts of 8 tokens, want 0 to 7"},
+		{"arch/llama", Generation{Draft: -1}, "want 0 to 7"},
+		{"arch/llama", Generation{Draft: 3, Sampler: Sampler{Repetition: 1.1}}, "--repetition-penalty 1"},
+		{"arch/qwen3_next", Generation{Draft: 3}, "linear attention"},
+	} {
+		e := openEngine(t, golden(c.dir), Options{Positions: 32}, 1)
+		c.g.Prompt, c.g.Limit, c.g.Text = someIDs(4, e.Vocab()), 4, spelled{[]string{"a"}}
+		if _, err := e.Generate(t.Context(), &c.g); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s, %+v: %v, want %q", filepath.Base(c.dir), c.g.Draft, err, c.want)
+		}
+	}
+}
