@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -106,6 +107,10 @@ func translate(root *cobra.Command, args []string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
+		if i+1 < len(args) && mayHave(flag, args[i+1]) && !strings.Contains(spelled, "=") {
+			i++
+			spelled += "=" + args[i]
+		}
 		out = append(out, spelled)
 		if flag == nil || flag.NoOptDefVal != "" || strings.Contains(spelled, "=") || i+1 == len(args) {
 			continue
@@ -117,6 +122,12 @@ func translate(root *cobra.Command, args []string) ([]string, error) {
 		out = append(out, args[i])
 	}
 	return out, nil
+}
+
+// mayHave reports whether a flag that need not have a value, other than yes or no, has the one behind it: a number.
+func mayHave(flag *pflag.Flag, value string) bool {
+	_, err := strconv.Atoi(value)
+	return flag != nil && flag.NoOptDefVal != "" && flag.Value.Type() == "int" && err == nil
 }
 
 // A speller knows the flags of a command, and ExLlamaV2's names for them.
