@@ -165,10 +165,10 @@ func (d *Device) attendRuns(y, q tensor.Tensor, c *cache, layer int, a device.At
 // attendPrefill is attention of runs on other GPUs.
 func (d *Device) attendPrefill(y, q tensor.Tensor, c *cache, layer int, a device.Attend, b device.Batch) {
 	const blocks = 2 // of a multiprocessor
-	v := prefillVariantFor(prefillVariants, a.HeadDim)
-	of := shapeOf(q.Rows/b.Span, attend_prefill_rows_a_block, v.keys, a.HeadDim, a, b)
+	v, runs := prefillVariantFor(prefillVariants, a.HeadDim), q.Rows/b.Span
+	of := shapeOf(runs, attend_prefill_rows_a_block, v.keys, a.HeadDim, a, b)
 	f, l := d.foundOf(of, blocks*d.sms), prefillLaunch(v)
-	l.blocks = dim{x: of.items * of.together / a.Heads, y: a.Heads / of.together, z: f.parts}
+	l.blocks = dim{x: runs * pieces(b.Span, attend_prefill_rows_a_block), y: a.Heads / of.together, z: f.parts}
 	v.kernel(d, l, y, q, c.k[layer], c.v[layer], b.Table, b.Pos, b.Seq, a.Sinks, int32(b.Table.Cols), int32(c.shape.PageRows), int32(b.Span),
 		int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), int64(y.Stride), int64(q.Stride), a.Scale, a.Softcap, a.Temperature, int32(max(a.TemperatureSpan, 1)), int32(a.Window),
 		int32(of.together), f.sums, f.stats, int32(f.parts))

@@ -2,6 +2,7 @@ package infer
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 
 	"exl2/internal/device"
@@ -18,6 +19,9 @@ type decode struct {
 	chooses bool
 	how     manner
 }
+
+// single reports whether it is of one position of each sequence.
+func (k decode) single() bool { return k.span <= 1 }
 
 // A manner is what there is to do for a choice.
 type manner struct{ penalties, greedy, unfiltered bool }
@@ -44,7 +48,7 @@ func (e *Engine) decode(k decode) error {
 	if k.chooses {
 		e.choice.begun++
 	}
-	if k.chooses && k.span <= 1 {
+	if k.chooses && k.single() {
 		e.furthest++
 		if len(e.stages) > 1 {
 			e.feed(k.rows)
@@ -56,26 +60,21 @@ func (e *Engine) decode(k decode) error {
 // reachOf returns the Reach of a step: of several positions a power of two, up to what there is room for, so that steps are recorded once
 // for each.
 func (e *Engine) reachOf(k decode) int {
-	if k.span <= 1 {
+	if k.single() {
 		return device.ReachOf(e.furthest)
 	}
-	r := device.LeastReach
-	for r <= e.furthest {
-		r *= 2
-	}
-	return min(r, e.Options.Positions)
+	return min(max(device.LeastReach, 1<<bits.Len(uint(e.furthest))), e.Options.Positions)
 }
 
 // record does a stage's part of a step and returns what repeats it.
 func (e *Engine) record(i int, k decode) (replay func(), err error) {
 	s, last := e.stages[i], i == len(e.stages)-1
-	next := step{advance: k.span <= 1}
-	if len(e.stages) == 1 && next.advance {
-		next.ids = s.state.IDs
-	}
-	each := k.span
-	if next.advance {
+	next, each := step{advance: k.single()}, k.span
+	if k.single() {
 		each = e.atOnce(k.rows)
+		if len(e.stages) == 1 {
+			next.ids = s.state.IDs
+		}
 	}
 	part := func() {
 		for _, rows := range s.state.Parts(each) {

@@ -75,6 +75,7 @@ func (d *drafting) step(last int32, most int) ([]int32, error) {
 		return d.next(last, len(draft) == 0 && most > 0)
 	}
 	e, s := d.session.Engine, d.session
+	d.single = false
 	chosen, err := e.verify(len(s.held), append([]int32{last}, draft...), d.kind.how)
 	if err != nil {
 		return nil, err
@@ -95,9 +96,8 @@ func (d *drafting) draft(most int) []int32 {
 		return nil
 	}
 	n := d.most
-	if !d.long && n > 1 {
-		n = (n - 1) / 2
-		n = max(n, 1)
+	if !d.long {
+		n = max((n-1)/2, 1)
 	}
 	if n > most {
 		return nil
@@ -108,7 +108,6 @@ func (d *drafting) draft(most int) []int32 {
 // learn remembers how a draft went. Where nothing was accepted time and again, ever more steps go by until the next one.
 func (d *drafting) learn(drafted, accepted int) {
 	const mostIdle = 32
-	d.single = false
 	d.result.Drafted += drafted
 	d.result.Accepted += accepted
 	d.long = accepted == drafted
@@ -124,8 +123,7 @@ func (d *drafting) learn(drafted, accepted int) {
 func (d *drafting) next(last int32, ahead bool) ([]int32, error) {
 	e, s := d.session.Engine, d.session
 	if !d.single {
-		e.use(pass{runs: []model.Run{{Position: len(s.held)}}, span: 1, ids: []int32{last}})
-		e.choice.renumber()
+		e.useAt(len(s.held), []int32{last})
 	}
 	d.single = true
 	want := 1
@@ -145,10 +143,15 @@ func (d *drafting) next(last int32, ahead bool) ([]int32, error) {
 
 // verify has a token chosen behind each of ids, which follow one another from a position of the first sequence on.
 func (e *Engine) verify(position int, ids []int32, how manner) ([]int32, error) {
-	e.use(pass{runs: []model.Run{{Position: position}}, span: len(ids), ids: ids})
-	e.choice.renumber()
+	e.useAt(position, ids)
+	e.choice.renumber() // as rows of longer drafts have had more choices than others
 	if err := e.decode(decode{rows: 1, span: len(ids), chooses: true, how: how}); err != nil {
 		return nil, err
 	}
 	return e.choice.read(len(ids))
+}
+
+// useAt prepares every stage for a pass of ids, which follow one another from a position of the first sequence on.
+func (e *Engine) useAt(position int, ids []int32) {
+	e.use(pass{runs: []model.Run{{Position: position}}, span: len(ids), ids: ids})
 }

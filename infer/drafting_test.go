@@ -67,40 +67,24 @@ func TestNgramsFindTheLast(t *testing.T) {
 // repeated is a prompt some of which has been before.
 func repeated(vocab int) []int32 { return slices.Concat(someIDs(9, vocab), someIDs(7, vocab)) }
 
-// draftTexts generates with drafts and without, two prompts one after the other, and compares.
+// draftTexts talks with drafts and without, and compares.
 func draftTexts(t *testing.T, e *Engine) {
 	drafted, accepted := 0, 0
 	for _, s := range []Sampler{{}, {Temperature: 0.1}, {Temperature: 1, TopK: 40, TopP: 0.9}} {
-		want := draftTalk(t, e, s, 0)
+		g := Generation{Prompt: repeated(e.Vocab()), Limit: 40, Sampler: s, Seed: 5, Text: spelled{[]string{"a", "b", "c"}}}
+		want := talk(e, 0, 0, g)
 		for _, n := range []int{1, 2, 3, 5, MostDraft} {
-			got := draftTalk(t, e, s, n)
-			for i, r := range got {
-				drafted, accepted = drafted+r.Drafted, accepted+r.Accepted
-				if !slices.Equal(r.Tokens, want[i].Tokens) || r.Text != want[i].Text || r.Reason != want[i].Reason || r.Cached != want[i].Cached {
-					t.Errorf("%+v, drafts of %d, prompt %d: %+v, want %+v", s, n, i, r, want[i])
-				}
+			g.Draft = n
+			got := talk(e, 0, 0, g)
+			sameTalk(t, got, want, fmt.Sprintf("%+v, drafts of %d", s, n))
+			for _, turn := range got {
+				drafted, accepted = drafted+turn.result.Drafted, accepted+turn.result.Accepted
 			}
 		}
 	}
 	if accepted == 0 || accepted == drafted {
 		t.Errorf("%d of %d drafted tokens were accepted, want some to be, and some not", accepted, drafted)
 	}
-}
-
-// draftTalk is two prompts in a session, the second one going on from the first one's text.
-func draftTalk(t *testing.T, e *Engine, s Sampler, draft int) (list []*Result) {
-	t.Helper()
-	session := &Session{Engine: e}
-	prompt := repeated(e.Vocab())
-	for range 2 {
-		g := &Generation{Prompt: prompt, Limit: 40, Sampler: s, Seed: 5, Draft: draft, Text: spelled{[]string{"a", "b", "c"}}}
-		r, err := session.Generate(t.Context(), g)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list, prompt = append(list, r), slices.Concat(prompt, r.Tokens, someIDs(5, e.Vocab()))
-	}
-	return list
 }
 
 // Texts with drafts are those without, on one device and on several.

@@ -42,13 +42,7 @@ func (o *inferOptions) converse(c *cobra.Command, a *app, dir string, p *prompte
 	if err != nil {
 		return err
 	}
-	if err := infer.CheckDraft(o.ngram, o.sampler, spec.Recurrent()); err != nil {
-		return usageError{err}
-	}
-	e, err := a.openModel(dir, infer.Options{
-		Positions: cmp.Or(o.length, min(conversationLength, cmp.Or(spec.MaxPositions, conversationLength))),
-		RopeScale: o.ropeScale, RopeAlpha: o.ropeAlpha,
-	})
+	e, err := o.open(a, dir, spec, cmp.Or(o.length, min(conversationLength, cmp.Or(spec.MaxPositions, conversationLength))))
 	if err != nil {
 		return err
 	}

@@ -222,20 +222,23 @@ func (o *inferOptions) answer(c *cobra.Command, a *app, dir string, p *prompter,
 	if err != nil {
 		return nil, err
 	}
-	if err := infer.CheckDraft(o.ngram, o.sampler, spec.Recurrent()); err != nil {
-		return nil, usageError{err}
-	}
 	if err := p.known(g.Prompt, spec.Vocab); err != nil {
 		return nil, fmt.Errorf("model %s: %w", dir, err)
 	}
-	e, err := a.openModel(dir, infer.Options{
-		Positions: max(o.length, len(g.Prompt)+g.Limit, 1), RopeScale: o.ropeScale, RopeAlpha: o.ropeAlpha,
-	})
+	e, err := o.open(a, dir, spec, max(o.length, len(g.Prompt)+g.Limit, 1))
 	if err != nil {
 		return nil, err
 	}
 	defer e.Close()
 	return a.generate(c.Context(), dir, &infer.Session{Engine: e, Once: true}, g)
+}
+
+// open loads the model, with room for so many positions, if it can do what flags say.
+func (o *inferOptions) open(a *app, dir string, spec arch.Spec, positions int) (*infer.Engine, error) {
+	if err := infer.CheckDraft(o.ngram, o.sampler, spec.Recurrent()); err != nil {
+		return nil, usageError{err}
+	}
+	return a.openModel(dir, infer.Options{Positions: positions, RopeScale: o.ropeScale, RopeAlpha: o.ropeAlpha})
 }
 
 // generate continues a prompt and writes the text to stdout as it comes, unless

@@ -107,12 +107,15 @@ func translate(root *cobra.Command, args []string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if i+1 < len(args) && mayHave(flag, args[i+1]) && !strings.Contains(spelled, "=") {
-			i++
-			spelled += "=" + args[i]
-		}
 		out = append(out, spelled)
-		if flag == nil || flag.NoOptDefVal != "" || strings.Contains(spelled, "=") || i+1 == len(args) {
+		if flag == nil || strings.Contains(spelled, "=") || i+1 == len(args) {
+			continue
+		}
+		if flag.NoOptDefVal != "" {
+			if flag.Value.Type() == "int" && isWhole(args[i+1]) {
+				i++
+				out[len(out)-1] += "=" + args[i]
+			}
 			continue
 		}
 		i++
@@ -124,10 +127,9 @@ func translate(root *cobra.Command, args []string) ([]string, error) {
 	return out, nil
 }
 
-// mayHave reports whether a flag that need not have a value, other than yes or no, has the one behind it: a number.
-func mayHave(flag *pflag.Flag, value string) bool {
+func isWhole(value string) bool {
 	_, err := strconv.Atoi(value)
-	return flag != nil && flag.NoOptDefVal != "" && flag.Value.Type() == "int" && err == nil
+	return err == nil
 }
 
 // A speller knows the flags of a command, and ExLlamaV2's names for them.
