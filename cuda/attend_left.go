@@ -21,8 +21,9 @@ type leftFunc func(d *Device, l launch, given []byte)
 // bring them. More of a head of keys are sets with blocks of their own.
 const leftWidth = 512
 
-// leftSets is into how many sets the heads of a head of keys are divided.
-func leftSets(t rowsAttend) int { return pieces(t.group()*t.HeadDim, leftWidth) }
+// leftSets is into how many sets the heads of a head of keys are divided, leftHeads how many each has, but for the last one, which has what is left.
+func leftSets(t rowsAttend) int  { return pieces(t.group()*t.HeadDim, leftWidth) }
+func leftHeads(t rowsAttend) int { return pieces(t.group(), leftSets(t)) }
 
 // leftFew is up to how many positions, of all rows, attention beside its products is always faster.
 const leftFew = 512
@@ -32,7 +33,7 @@ const leftFew = 512
 func (d *Device) leftTakes(t rowsAttend) bool {
 	round := attend_left_warps / leftSharing(t) * attend_meet_positions
 	parts := d.leftParts(t)
-	return leftVariants[t.HeadDim].of(t.own) != nil && !t.own.heads.Whole && t.group() <= spreadHeads && t.group()%leftSets(t) == 0 && parts > 0 && d.hopper() && d.meets() &&
+	return leftVariants[t.HeadDim].of(t.own) != nil && !t.own.heads.Whole && parts > 0 && d.hopper() && d.meets() &&
 		t.most() <= max(leftFew/t.q.Rows, parts*round)
 }
 
@@ -47,7 +48,7 @@ func leftSharing(t rowsAttend) int { return pieces(t.HeadDim, meet_attending_col
 
 // leftShared is what a block that attends takes.
 func leftShared(t rowsAttend) int {
-	return rowShared(rowsShape{t.HeadDim, spreadHeads, false}, attend_left_warps, leftSharing(t), t.group()/leftSets(t), 0)
+	return rowShared(rowsShape{t.HeadDim, spreadHeads, false}, attend_left_warps, leftSharing(t), leftHeads(t), 0)
 }
 
 // leavesFor reports whether a kernel that makes p, of rows that attend, can leave it for those who do: of several rows, one beside
@@ -75,7 +76,7 @@ type leftGiven struct {
 	found   uint64
 	values  uint64
 	late    int32
-	_       int32
+	heads   int32
 }
 
 type leftAttend struct {
@@ -120,18 +121,18 @@ func (d *Device) Attention(y tensor.Tensor, p device.Products, m device.Mixing) 
 func (d *Device) attendLeft(kernel leftFunc, q *packed, t rowsAttend) {
 	const warps = attend_left_warps
 	at, split := d.addressOrNull, leftSets(t)
-	parts, sets, heads, rows := d.leftParts(t), t.KVHeads*split, t.group()/split, t.q.Rows
-	left := (parts*heads + 2) * t.HeadDim // words of a set
+	parts, sets, rows, queries := d.leftParts(t), t.KVHeads*split, t.q.Rows, t.group()*t.HeadDim
+	left := parts*queries + split*2*t.HeadDim // words of a head of keys
 	d.mixed = mixed{}
 	d.link(q)
 	t.places = d.placesFor(t.y, t.Attend)
-	words := d.scratch(scratchLeft, tensor.I32, rows*sets, left)
+	words := d.scratch(scratchLeft, tensor.I32, rows*t.KVHeads, left)
 	found := d.scratch(scratchMeet, tensor.I32, rows*sets*parts, spreadHeads*t.HeadDim/4*attend_meet_left_words)
-	q.leaving = leaving{words: at(words), pos: at(t.batch.Pos), queries: int32(heads * t.HeadDim), dim: int32(t.HeadDim), most: int32(parts), window: int32(t.Window), sets: int32(split),
-		wordsARow: int32(sets * left)}
+	q.leaving = leaving{words: at(words), pos: at(t.batch.Pos), queries: int32(queries), dim: int32(t.HeadDim), most: int32(parts), window: int32(t.Window), sets: int32(split),
+		wordsARow: int32(t.KVHeads * left)}
 	d.packedProducts(q)
 	g := &d.left
-	*g = leftGiven{attend: d.leftAttend(t), leaving: q.leaving, found: at(found), values: at(t.own.heads.V), late: flag(t.own.heads.Late), cache: leftCache{k: at(t.cache.k[t.layer]), v: at(t.cache.v[t.layer]),
+	*g = leftGiven{attend: d.leftAttend(t), leaving: q.leaving, found: at(found), values: at(t.own.heads.V), late: flag(t.own.heads.Late), heads: int32(leftHeads(t)), cache: leftCache{k: at(t.cache.k[t.layer]), v: at(t.cache.v[t.layer]),
 		table: at(t.batch.Table), tableCols: int32(t.batch.Table.Cols), pageRows: int32(t.cache.shape.PageRows), width: int32(t.cache.shape.K)}}
 	l := launch{blocks: dim{x: sets, y: rows, z: parts}, threads: dim{x: 32 * warps}, shared: leftShared(t)}
 	kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(g)), unsafe.Sizeof(*g)))

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"math/bits"
 	"sync"
 	"unsafe"
 
@@ -45,6 +46,14 @@ func (d *Device) meetTakes(t rowsAttend) bool {
 	return (t.q.Rows == 1 || short || fewHeads(t.Attend, t.q.Rows) || t.HeadDim > wideHead) && aligned && d.hopper() && rowsVariantFor(meetVariants, t).of(t.own) != nil && d.meets()
 }
 
+// blocks is how many have parts of a row's positions at most, as Fixed in attend_meet.cu has it.
+func (v meetVariant) blocks(t rowsAttend) int {
+	if v.dim < attend_meet_wide {
+		return t.rounds(v.warps / v.sharing)
+	}
+	return 1 << bits.Len(uint(t.rounds(attend_meet_least_columns/v.dim)-1))
+}
+
 // meetParts is into how many parts a row and set of heads is divided where there is room for so many: more than lanes of a warp only if
 // they are so many more that reading them at the same time is worth that lanes join several.
 func meetParts(room int) int {
@@ -59,7 +68,7 @@ func meetParts(room int) int {
 // is one a multiprocessor at most.
 func (d *Device) attendMeet(v meetVariant, t rowsAttend) {
 	sets := t.KVHeads * pieces(t.group(), v.heads)
-	parts := meetParts(min(d.sms/(sets*t.q.Rows), t.rounds(v.warps/v.sharing)))
+	parts := meetParts(min(d.sms/(sets*t.q.Rows), v.blocks(t)))
 	words := d.scratch(scratchMeet, tensor.I32, t.q.Rows*sets*parts, v.heads*v.dim/4*attend_meet_left_words)
 	l := launch{blocks: dim{x: sets, y: t.q.Rows, z: parts}, threads: dim{x: 32 * v.warps}, shared: rowShared(v.rowsShape, v.warps, v.sharing, t.group(), 0)}
 	s, b, c, h := t.numbers(), t.batch, t.cache, t.own.heads

@@ -49,7 +49,11 @@ func (t rowsAttend) most() int {
 // rounds is in how many blocks of so many warps a row's positions are divided at most, so that
 // each warp has some of them.
 func (t rowsAttend) rounds(warps int) int {
-	return pieces(pieces(t.most(), attend_meet_positions)+1, warps) // a window may begin within one's
+	most := t.most()
+	if t.Window > 0 && most >= t.Window {
+		most += attend_meet_positions - 1 // it may begin within a warp's
+	}
+	return pieces(pieces(most, attend_meet_positions), warps)
 }
 
 // fewHeads reports whether the division of attend_decode.cu, which has many blocks join

@@ -152,6 +152,36 @@ func TestOddLeftRows(t *testing.T) {
 	}
 }
 
+// Heads that share keys attend beside their products in sets of up to 512 columns, of which the last one may have fewer.
+func TestLeftSets(t *testing.T) {
+	d := hopperFake(t)
+	for _, c := range []struct{ heads, kvHeads, dim, sets, most int }{
+		{32, 32, 128, 1, 1}, {32, 8, 128, 1, 4}, {40, 8, 128, 2, 3}, {28, 4, 128, 2, 4}, {64, 8, 128, 2, 4}, {24, 2, 128, 3, 4}, {20, 2, 128, 3, 4}, {32, 2, 128, 4, 4},
+		{14, 2, 64, 1, 7}, {18, 2, 64, 2, 5}, {8, 4, 256, 1, 2}, {12, 4, 256, 2, 2},
+	} {
+		a := rowAttending(1, c.kvHeads, 512)
+		a.Heads, a.HeadDim = c.heads, c.dim
+		if sets, most := leftSets(a), leftHeads(a); sets != c.sets || most != c.most || !d.leftTakes(a) {
+			t.Errorf("%d heads of %d, %d of keys: %d sets of up to %d, want %d of %d; %v", c.heads, c.dim, c.kvHeads, sets, most, c.sets, c.most, d.leftTakes(a))
+		}
+	}
+}
+
+// A row's positions are divided among as many blocks as have some of them at most: of wide heads a power of two, each with fewer positions than
+// its warps could take at once. A window may begin within a warp's positions.
+func TestMeetBlocks(t *testing.T) {
+	for _, c := range []struct{ dim, reach, window, want int }{
+		{64, 1024, 0, 6}, {64, 0, 0, 171}, {128, 256, 0, 2}, {128, 512, 0, 4}, {128, 1024, 0, 8}, {128, 0, 0, 256}, {128, 0, 1024, 16}, {128, 0, 1025, 16}, {128, 0, 1008, 8},
+		{128, 512, 1024, 4}, {256, 1024, 0, 16}, {256, 512, 0, 8}, {512, 256, 0, 8}, {96, 1024, 0, 8},
+	} {
+		a := rowAttending(1, 4, 32768)
+		a.HeadDim, a.batch.Reach, a.Window = c.dim, c.reach, c.window
+		if got := rowsVariantFor(meetVariants, a).blocks(a); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
+
 // Two rows attend beside their products if those before have left them in order, and a multiprocessor has room for
 // a block of each kernel, with three slots or two.
 func TestTwoLeftRows(t *testing.T) {

@@ -1041,6 +1041,8 @@ const (
 	attend_meet_few                  = 8
 	attend_meet_positions            = 16
 	attend_meet_left_words           = 8
+	attend_meet_wide                 = 128
+	attend_meet_least_columns        = 1024
 	attend_parts_threads             = 128
 	attend_parts_most_dim            = 256
 	attend_parts_most_wide           = 512

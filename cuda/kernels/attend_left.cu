@@ -26,6 +26,7 @@ struct Given {
 	unsigned* found;      // [rows, sets, blocks of a set, 8·dim/4, part_words]
 	const float* values;  // [dim]: weights of the norm of values, or null; of kernels that do more, as is late
 	int late;             // norms of queries and keys follow the rotation
+	int heads;            // of a set; the last one of a head of keys may have fewer
 };
 
 static_assert(sizeof(Given) == 304, "as cuda/attend_left.go has it");
@@ -51,7 +52,7 @@ __device__ inline void bring_left(half* to, unsigned* words, const float* weight
 template <int D>
 __device__ inline void prepare_left(Block<D>& m, const Attend& a, const Leaving& l, const Share& share, const Place& b, const Heads& h) {
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-	unsigned *queries = l.set(b.row, b.set) + b.part * l.queries, *newest = l.newest(b.row, b.set);
+	unsigned *queries = l.head(b.row, h.kv) + (b.part - h.kv) * l.queries + h.first * D, *newest = l.newest(b.row, h.kv) + (b.set - h.kv * l.sets) * l.apart(1);
 	for (int head = warp; head < h.count; head += warps) bring_left<D>(m.q[head], queries + head * D, a.norms.q, a, m.turns, h.late);
 	if (share.newest && warp == warps - 1) bring_left<D>(m.k, newest, a.norms.k, a, m.turns, h.late);
 	if (share.newest && warp == warps - 2) {
@@ -83,7 +84,7 @@ __device__ void attend(const Given& g) {
 	let_next();
 	Place b = {own_row(), (int)blockIdx.x, (int)blockIdx.z, (int)gridDim.z};
 	int pos = current(a.pos + b.row), seq = current(a.seq + b.row);
-	Heads h(b.set, g.leaving.queries / D, g.leaving.sets);
+	Heads h(b.set, g.heads, g.leaving.sets, g.leaving.queries / D);
 	if constexpr (more) h.values = g.values, h.late = g.late;
 	int thread = min((int)threadIdx.x, h.count * (D / 4) - 1);
 	Spot first(a, (h.first + thread / (D / 4)) * D + thread % (D / 4) * 4);

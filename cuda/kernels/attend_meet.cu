@@ -11,9 +11,27 @@ constexpr int many = 12, few = 8;  // warps
 constexpr int positions = 16;      // that a warp takes at a time
 constexpr int left_words = 8;      // of four sums
 
-static_assert(positions == at_once && left_words == part_words && most_parts == 4 * 32 && alone > 0, "as cuda/attend_meet.go has it");
+// One of several blocks has so many columns at least, times a warp's rounds, of heads that are wide.
+constexpr int wide = 128, least_columns = 1024;
+
+static_assert(positions == at_once && left_words == part_words && most_parts == 4 * 32 && alone > 0 && least_columns >= wide, "as cuda/attend_meet.go has it");
 
 #if __CUDA_ARCH__ >= 900
+
+// Fixed is a Place that is known from the start. Of wide heads blocks have fewer positions than a round of their warps, so that more
+// multiprocessors read, and are a power of two, as lanes are that join them (join_words.cuh).
+template <int D>
+struct Fixed {
+	Place place;
+	__device__ const Place& operator()() const { return place; }
+	__device__ int see() const { return 0; }
+	__device__ bool stays(int) const { return true; }
+	__device__ int working(const Span& span, int warps) const {
+		int chunks = span.chunks_end() - span.chunk();
+		if (D < wide || chunks <= alone * warps) return place.working(span, warps);
+		return min(place.parts, 1 << (32 - __clz((chunks - 1) / (least_columns / D))));
+	}
+};
 
 template <int warps, int D, int N, int sharing, bool full, bool more>
 __device__ void attend(const Attend& a, const Cache& c, unsigned* words, const float* v_norm, bool late, bool whole) {
@@ -23,7 +41,7 @@ __device__ void attend(const Attend& a, const Cache& c, unsigned* words, const f
 	let_next();
 	Heads h(a, blockIdx.x, 8 * N);
 	if constexpr (more) h.values = v_norm, h.late = late, h.whole = whole;
-	Fixed find = {{(int)blockIdx.y, (int)blockIdx.x, (int)blockIdx.z, (int)gridDim.z, alone}};
+	Fixed<D> find = {{(int)blockIdx.y, (int)blockIdx.x, (int)blockIdx.z, (int)gridDim.z, alone}};
 	const Place& b = find.place;
 	int all = h.count * ((a.dim + 3) / 4);
 	unsigned* row = words + ((int64)b.row * gridDim.x + b.set) * b.parts * (8 * N * D / 4) * part_words;

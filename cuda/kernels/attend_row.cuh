@@ -247,19 +247,10 @@ __device__ inline int current(const int* p) {
 	return v;
 }
 
-// Fixed is a Place that is known from the start. Others find it by what they see, which may
-// change until the wait is over.
-struct Fixed {
-	Place place;
-	__device__ const Place& operator()() const { return place; }
-	__device__ int see() const { return 0; }
-	__device__ bool stays(int) const { return true; }
-};
-
 // attend_row has a block attend to its share of a row, and stores the result in y, of all
 // rows, if no other block has any. It returns how many blocks have parts, if this is one,
-// which are to be joined if they are more than one, and have been given (join_warps); else 0. find is a Fixed or the like;
-// wait is wait_for_previous: launches are dependent whose kernels' own files call it.
+// which are to be joined if they are more than one, and have been given (join_warps); else 0. find says where the block's Place is, which may change with what it sees
+// until the wait is over, and how many blocks work; wait is wait_for_previous: launches are dependent whose kernels' own files call it.
 template <bool full, class M, class Find, class Wait, class Give>
 __device__ inline int attend_row(M& m, const Attend& a, const Cache& c, Find& find, const Heads& h, const Wait& wait, const Give& give) {
 	for (int i = threadIdx.x; i < 8 * M::eights * (M::dim + 8) / 2; i += 32 * M::warps) ((unsigned*)m.q)[i] = 0;  // for heads that there are not
@@ -274,7 +265,7 @@ __device__ inline int attend_row(M& m, const Attend& a, const Cache& c, Find& fi
 		const Place b = find();
 		int pos = current(a.pos + b.row), seq = current(a.seq + b.row);
 		bool there = a.there(c, pos, seq);
-		Share share(a, b.part, b.working(Span(pos, a.window), M::units), pos, seq);
+		Share share(a, b.part, find.working(Span(pos, a.window), M::units), pos, seq);
 		bool works = there && b.part < share.parts;
 		Begun begun = {0, 0};
 		if (works) begun = begin<full>(m, walk, a, c, share, freq);

@@ -68,6 +68,8 @@ struct Division {
 		return place;
 	}
 
+	__device__ int working(const Span& span, int warps) const { return place.working(span, warps); }
+
 	// number returns that of a block of the row.
 	__device__ int number(int part) const { return part == 0 ? place.row : behind + part - 1; }
 };

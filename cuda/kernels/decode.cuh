@@ -56,8 +56,8 @@ struct Heads {
 	}
 	// weights returns those of a head's norm.
 	__device__ const float* weights(const float* w, int head, const Attend& a) const { return whole ? w + head * a.dim : w; }
-	// Of as many a set, `sets` of which are a head of keys.
-	__device__ Heads(int set, int count, int sets) : kv(sets == 1 ? set : set / sets), first(set * count), count(count), leads(kv * sets == set) {}
+	// Of a set of up to `most`, `sets` of which are the `group` of a head of keys.
+	__device__ Heads(int set, int most, int sets, int group) : kv(sets == 1 ? set : set / sets), first(kv * group + (set - kv * sets) * most), count(min(most, (kv + 1) * group - first)), leads(kv * sets == set) {}
 };
 
 // dim_of is the dimensions of a head: as many as the kernel is made for where heads are

@@ -135,7 +135,7 @@ struct Result {
 		if (m.bias) bias = m.bias[column];
 		if (p.then == gate && p.m[1].bias) other = p.m[1].bias[column];
 		if (p.leaves) {
-			at = p.leaving.column(row, k, column), place = kept_as(k == 0), to = kept_as(k == 0 ? p.leaving.queries : p.leaving.stride());
+			at = p.leaving.column(row, k, column), place = kept_as(k == 0), to = kept_as(p.leaving.apart(k));
 			return;
 		}
 		at = m.y, to = column;

@@ -17,25 +17,25 @@ __device__ inline int attending(int pos, int window, int most, int dim) {
 	return min(most, blocks <= 1 ? 1 : 1 << (32 - __clz(blocks - 1)));
 }
 
-// Leaving is how products of q, k and v are left for the blocks that attend to rows: for a
-// set of heads that share keys, of which a head of keys has some, `queries` for each of `most`
-// blocks, and the new key and value, of dim.
+// Leaving is how products of q, k and v are left for the blocks that attend to rows: of a head
+// of keys its queries for each of `most` blocks, and the new key and value, of dim, for each of the
+// sets that its queries are divided into, which have blocks of their own.
 struct Leaving {
-	unsigned* words;  // [rows, sets, most·queries + 2·dim], or null
+	unsigned* words;  // [rows, heads of keys, most·queries + sets·2·dim], or null
 	const int* pos;   // [rows]
 	int queries, dim, most, window;
-	int sets, words_a_row;  // sets of a head of keys
+	int sets, words_a_row;
 
 	__device__ int readers(int position) const { return attending(position, window, most, dim); }  // of queries of a row
-	__device__ int stride() const { return most * queries + 2 * dim; }
-	__device__ unsigned* set(int row, int i) const { return words + row * words_a_row + (int64)i * stride(); }
-	__device__ unsigned* newest(int row, int i) const { return set(row, i) + most * queries; }
-	// column returns where a column of a row of q, k or v is left, of q for the first block, of others for
-	// the first set.
+	__device__ int stride() const { return most * queries + sets * 2 * dim; }
+	__device__ unsigned* head(int row, int i) const { return words + row * words_a_row + (int64)i * stride(); }
+	__device__ unsigned* newest(int row, int i) const { return head(row, i) + most * queries; }
+	// column returns where a column of a row of q, k or v is left for the first block, or set. Those of others are apart() from each other.
 	__device__ unsigned* column(int row, int matrix, int c) const {
 		int width = matrix == 0 ? queries : dim, i = (unsigned)c / (unsigned)width;
-		return (matrix == 0 ? set(row, i) : newest(row, i * sets) + (matrix - 1) * dim) + (c - i * width);
+		return (matrix == 0 ? head(row, i) : newest(row, i) + (matrix - 1) * dim) + (c - i * width);
 	}
+	__device__ int apart(int matrix) const { return matrix == 0 ? queries : 2 * dim; }
 };
 
 // leave leaves a number in a word.
