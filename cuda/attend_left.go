@@ -21,8 +21,10 @@ type leftFunc func(d *Device, l launch, given []byte)
 // bring them. More of a head of keys are sets with blocks of their own.
 const leftWidth = 512
 
-// leftSets is into how many sets the heads of a head of keys are divided, leftHeads how many each has, but for the last one, which has what is left.
-func leftSets(t rowsAttend) int  { return pieces(t.group()*t.HeadDim, leftWidth) }
+// leftSets is into how many sets the heads of a head of keys are divided.
+func leftSets(t rowsAttend) int { return pieces(t.group()*t.HeadDim, leftWidth) }
+
+// leftHeads is how many heads a set has; the last one has what is left.
 func leftHeads(t rowsAttend) int { return pieces(t.group(), leftSets(t)) }
 
 // leftFew is up to how many positions, of all rows, attention beside its products is always faster.

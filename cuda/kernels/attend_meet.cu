@@ -11,7 +11,7 @@ constexpr int many = 12, few = 8;  // warps
 constexpr int positions = 16;      // that a warp takes at a time
 constexpr int left_words = 8;      // of four sums
 
-// One of several blocks has so many columns at least, times a warp's rounds, of heads that are wide.
+// Of wide heads, one of several blocks has so many columns times 16 positions at least.
 constexpr int wide = 128, least_columns = 1024;
 
 static_assert(positions == at_once && left_words == part_words && most_parts == 4 * 32 && alone > 0 && least_columns >= wide, "as cuda/attend_meet.go has it");

@@ -79,6 +79,7 @@ func attentions() []attentionCase {
 		{mixCase{at(14, 2, 128, 150), whole, nil}, 256, "1:4b_128g", true},
 		{mixCase{at(20, 4, 128, 333), whole, rms}, 256, "1:4b_128g", false},
 		{mixCase{at(24, 2, 128, 70), whole, nil}, 256, "1:4b_128g", true},
+		{mixCase{at(17, 1, 64, 300), device.Rope{Dims: 64}, nil}, 256, "1:4b_128g", false},
 		{mixCase{short(at(32, 2, 128, 200, 90)), whole, nil}, 256, "1:4b_128g", false},
 		{mixCase{short(at(14, 2, 128, 90, 61)), whole, nil}, 256, "1:3b_64g", true},
 		{mixCase{at(10, 5, 96, 40), device.Rope{Dims: 96}, nil}, 256, "1:4b_128g", false},
