@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What followed the last three tokens before is what may follow them now, and what followed two where three are new.
+// What followed the last tokens before is what may follow them now: where most of them were alike, two at least, the last time.
 func TestNgrams(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -27,6 +27,9 @@ func TestNgrams(t *testing.T) {
 		{"three before two", []int32{1, 2, 3, 4, 9, 2, 3, 7, 1, 2, 3}, 2, []int32{4, 9}},
 		{"two", []int32{2, 3, 7, 8, 9, 2, 3}, 2, []int32{7, 8}},
 		{"the last time", []int32{1, 2, 3, 4, 1, 2, 3, 5, 1, 2, 3}, 1, []int32{5}},
+		{"five before three", []int32{8, 9, 1, 2, 3, 4, 6, 1, 2, 3, 5, 8, 9, 1, 2, 3}, 2, []int32{4, 6}},
+		{"as many as are compared", slices.Concat(someIDs(20, 100), []int32{101}, someIDs(20, 100)[4:], []int32{102}, someIDs(20, 100)), 1, []int32{102}},
+		{"no further back", slices.Concat([]int32{7, 1, 2, 3}, slices.Repeat([]int32{8, 1, 2, 4}, mostPlaces), []int32{7, 1, 2}), 1, []int32{4}},
 		{"beyond the end", []int32{5, 6, 7, 5, 6, 7}, 7, []int32{5, 6, 7, 5, 6, 7, 5}},
 		{"one, again and again", []int32{4, 4, 4}, 3, []int32{4, 4, 4}},
 		{"none asked for", []int32{5, 6, 7, 5, 6, 7}, 0, nil},
@@ -47,7 +50,7 @@ func TestNgramsFindTheLast(t *testing.T) {
 		g := newNgrams()
 		g.add(text...)
 		var want []int32
-		for _, length := range []int{3, 2} {
+		for length := mostAlike; length >= leastAlike && want == nil; length-- {
 			for at := len(text) - 1; at >= length && want == nil; at-- {
 				if slices.Equal(text[at-length:at], text[len(text)-length:]) {
 					want = slices.Clone(text[at:])

@@ -3,34 +3,39 @@ package infer
 // MostDraft is how many tokens may be drafted at a time: GPUs multiply eight rows in little more time than four.
 const MostDraft = 7
 
-// ngrams drafts what follows a text by what has followed its last tokens before: three, or two where those are new ("prompt lookup
-// decoding", Saxena 2023).
+// ngrams drafts what follows a text by what has followed its last tokens before ("prompt lookup decoding", Saxena 2023): where most of them stood
+// alike, two at least, and of such places at the last one.
 type ngrams struct {
-	text  []int32
-	three map[[3]int32]int // what is behind the last time that they were followed by something
-	two   map[[2]int32]int
+	text    []int32
+	last    map[[2]int32]int // of two tokens, what is behind the last time that they were followed by something
+	earlier []int            // by what is behind two tokens, the same of the time before, or 0
 }
 
-func newNgrams() *ngrams { return &ngrams{three: map[[3]int32]int{}, two: map[[2]int32]int{}} }
+// leastAlike is how many tokens have to be alike, mostAlike how many are compared, and mostPlaces where the last two stood.
+const (
+	leastAlike = 2
+	mostAlike  = 16
+	mostPlaces = 64
+)
+
+func newNgrams() *ngrams { return &ngrams{last: map[[2]int32]int{}} }
 
 // add lets the text go on.
 func (g *ngrams) add(ids ...int32) {
 	for _, id := range ids {
-		n := len(g.text)
-		if n >= 2 {
-			g.two[[2]int32(g.text[n-2:])] = n
+		n, before := len(g.text), 0
+		if n >= leastAlike {
+			two := [2]int32(g.text[n-leastAlike:])
+			before, g.last[two] = g.last[two], n
 		}
-		if n >= 3 {
-			g.three[[3]int32(g.text[n-3:])] = n
-		}
-		g.text = append(g.text, id)
+		g.text, g.earlier = append(g.text, id), append(g.earlier, before)
 	}
 }
 
 // draft returns n tokens that may follow, or none. What would be behind the end of the text is what has been drafted.
 func (g *ngrams) draft(n int) []int32 {
-	from, ok := g.before()
-	if !ok || n < 1 {
+	from := g.alike()
+	if from == 0 || n < 1 {
 		return nil
 	}
 	end := len(g.text)
@@ -45,16 +50,30 @@ func (g *ngrams) draft(n int) []int32 {
 	return draft
 }
 
-// before returns where what followed the last tokens begins.
-func (g *ngrams) before() (at int, ok bool) {
+// alike returns where what followed the last tokens begins, or 0.
+func (g *ngrams) alike() (best int) {
 	n := len(g.text)
-	if n >= 3 {
-		if at, ok = g.three[[3]int32(g.text[n-3:])]; ok {
-			return at, true
+	if n < leastAlike {
+		return 0
+	}
+	most := 0
+	at := g.last[[2]int32(g.text[n-leastAlike:])]
+	for range mostPlaces {
+		if at == 0 || most == mostAlike {
+			break
 		}
+		if same := g.same(at); same > most {
+			best, most = at, same
+		}
+		at = g.earlier[at]
 	}
-	if n >= 2 {
-		at, ok = g.two[[2]int32(g.text[n-2:])]
+	return best
+}
+
+// same returns how many tokens in front of a place are those in front of the end.
+func (g *ngrams) same(at int) (n int) {
+	for n < min(at, mostAlike) && g.text[at-1-n] == g.text[len(g.text)-1-n] {
+		n++
 	}
-	return at, ok
+	return n
 }

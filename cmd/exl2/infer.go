@@ -53,8 +53,8 @@ says; the answer also ends where the template ends one. On a terminal and withou
 prompt it is a conversation: Ctrl-C stops an answer, Ctrl-D ends it, a line that ends
 in \ goes on in the next.
 
---ngram drafts up to seven tokens at a time by what has followed the last three
-before, in the prompt or the text, and accepts those that the model chooses, too
+--ngram drafts up to seven tokens at a time by what has followed the last ones before,
+in the prompt or the text, and accepts those that the model chooses, too
 (n-gram speculative decoding): faster where a text repeats what is there, as an edited program
 or a summary does, and somewhat slower elsewhere. Not with penalties, nor with models
 that have linear attention.`,
