@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"math/bits"
 	"sync"
 	"unsafe"
 
@@ -51,7 +50,7 @@ func (v meetVariant) blocks(t rowsAttend) int {
 	if v.dim < attend_meet_wide {
 		return t.rounds(v.warps / v.sharing)
 	}
-	return 1 << bits.Len(uint(t.rounds(attend_meet_least_columns/v.dim)-1))
+	return powerFrom(t.rounds(attend_meet_least_columns / v.dim))
 }
 
 // meetParts is into how many parts a row and set of heads is divided where there is room for so many: more than lanes of a warp only if

@@ -1,8 +1,6 @@
 package cuda
 
 import (
-	"math/bits"
-
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -81,7 +79,7 @@ func latentTakes(y, q, kv tensor.Tensor, m device.LatentMixing) bool {
 // headLanes is how many lanes share an output of so many inputs in gemv_heads.cu, and how many words of it each has.
 func headLanes(in int) (lanes, parts int) {
 	eights := in / half_elements
-	lanes = min(1<<bits.Len(uint(eights-1)), 32)
+	lanes = min(powerFrom(eights), 32)
 	return lanes, pieces(eights, lanes)
 }
 

@@ -1,8 +1,6 @@
 package cuda
 
 import (
-	"math/bits"
-
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -101,7 +99,7 @@ func madeTogether(runs, ahead int, m device.LatentMixing) (together, heads int) 
 }
 
 // gatheredRows is how many rows memory is for: a power of two, or it would grow with every pass.
-func gatheredRows(runs, ahead int) int { return 1 << bits.Len(uint(runs*ahead-1)) }
+func gatheredRows(runs, ahead int) int { return powerFrom(runs * ahead) }
 
 // hasScratch reports whether there is scratch memory for so many halves, or enough to be had.
 func (d *Device) hasScratch(use scratchUse, halves int) bool {

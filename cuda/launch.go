@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/bits"
 	"unsafe"
 
 	"exl2/internal/tensor"
@@ -191,6 +192,9 @@ func (d *Device) configure(l launch) *launchConfig {
 
 // pieces returns in how many pieces of the given size n is cut.
 func pieces(n, size int) int { return (n + size - 1) / size }
+
+// powerFrom returns the least power of two that is at least n, which is positive.
+func powerFrom(n int) int { return 1 << bits.Len(uint(n-1)) }
 
 // flag is a condition as kernels take it.
 func flag(b bool) int32 {

@@ -7,8 +7,8 @@ const MostDraft = 7
 // alike, two at least, and of such places at the last one.
 type ngrams struct {
 	text    []int32
-	last    map[[2]int32]int // of two tokens, what is behind the last time that they were followed by something
-	earlier []int            // by what is behind two tokens, the same of the time before, or 0
+	last    map[pair]int // of two tokens, what is behind the last time that they were followed by something
+	earlier []int        // by what is behind two tokens, the same of the time before, or 0
 }
 
 // leastAlike is how many tokens have to be alike, mostAlike how many are compared, and mostPlaces where the last two stood.
@@ -18,14 +18,17 @@ const (
 	mostPlaces = 64
 )
 
-func newNgrams() *ngrams { return &ngrams{last: map[[2]int32]int{}} }
+// A pair is tokens that stand behind each other, as few as have to be alike.
+type pair [leastAlike]int32
+
+func newNgrams() *ngrams { return &ngrams{last: map[pair]int{}} }
 
 // add lets the text go on.
 func (g *ngrams) add(ids ...int32) {
 	for _, id := range ids {
 		n, before := len(g.text), 0
 		if n >= leastAlike {
-			two := [2]int32(g.text[n-leastAlike:])
+			two := pair(g.text[n-leastAlike:])
 			before, g.last[two] = g.last[two], n
 		}
 		g.text, g.earlier = append(g.text, id), append(g.earlier, before)
@@ -57,7 +60,7 @@ func (g *ngrams) alike() (best int) {
 		return 0
 	}
 	most := 0
-	at := g.last[[2]int32(g.text[n-leastAlike:])]
+	at := g.last[pair(g.text[n-leastAlike:])]
 	for range mostPlaces {
 		if at == 0 || most == mostAlike {
 			break
