@@ -65,12 +65,12 @@ func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, of device.Cache, layer int
 	want((k.Nil() || h.Q.Nil() == h.K.Nil()) && (h.Q.Nil() || h.Q.Cols == queries) && (h.K.Nil() || h.K.Cols == keys) && (h.V.Nil() || h.V.Cols == a.HeadDim), "Mix", h.Q, h.K, h.V)
 	t := rowsAttend{y: y, q: q, own: own{k, v, freqs, h, r}, cache: of.(*cache), layer: layer, Attend: a, batch: b}
 	single := b.Span == 1 && a.Latent == 0 && d.together(a, q.Rows)
-	if t.own.odd() && !(single && d.meetTakes(t)) {
+	if t.own.odd() && !(single && d.meetTakes(t)) && !d.runTakes(t) {
 		single = single && !h.Late
 		h = d.normApart(q, k, v, h, a)
 		t.own.heads = h
 	}
-	if single {
+	if single || d.runTakes(t) {
 		want((k.Nil() || k.Rows == q.Rows && k.Cols == a.KVHeads*a.HeadDim) && v.Rows == k.Rows && v.Cols == k.Cols && r.Dims <= a.HeadDim && freqs.Cols == r.Dims/2, "Mix", y, q, k, v, freqs)
 		d.attend(y, q, t.own, of, layer, a, b)
 		return
@@ -125,11 +125,17 @@ func (d *Device) attend(y, q tensor.Tensor, o own, of device.Cache, layer int, a
 	if !d.checkPages(c) || q.Rows == 0 {
 		return
 	}
+	t := rowsAttend{y: y, q: q, own: o, cache: c, layer: layer, Attend: a, batch: b}
 	switch {
+	case d.runTakes(t):
+		v, _ := runVariantFor(t)
+		t.places = d.placesOf(y, a.Reader, false)
+		d.attendMeet(v, t)
 	case a.HeadDim > wideHead && !(b.Span == 1 && d.meetsWide(a)) && !d.runsWide(q, b):
 		d.attendWide(y, q, c, layer, a, b)
 	case b.Span == 1:
-		d.attendRows(rowsAttend{y, d.placesFor(y, a), q, o, c, layer, a, b})
+		t.places = d.placesFor(y, a)
+		d.attendRows(t)
 	default:
 		d.attendRuns(y, q, c, layer, a, b)
 	}

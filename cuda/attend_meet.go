@@ -35,6 +35,61 @@ var meetVariants = []meetVariant{
 	{rowsShape{256, 8, true}, attend_meet_few, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_256_any, nil}},
 }
 
+// runVariants are those of runs.
+var runVariants = []meetVariant{
+	{rowsShape{64, 8, false}, attend_meet_many, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_64_8_runs, (*Device).attend_meet_64_8_runs}},
+	{rowsShape{64, 16, false}, attend_meet_many, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_64_16_runs, (*Device).attend_meet_64_16_runs}},
+	{rowsShape{128, 8, false}, attend_meet_many, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_128_8_runs, (*Device).attend_meet_128_8_runs}},
+	{rowsShape{128, 16, false}, attend_meet_few, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_128_16_runs, (*Device).attend_meet_128_16_runs}},
+	{rowsShape{256, 8, false}, attend_meet_few, 2, 0, normVariant[meetFunc]{(*Device).attend_meet_256_8_runs, (*Device).attend_meet_256_8_runs}},
+}
+
+// stackedReach is from how many positions on 16 heads of several rows are attended to by one block, where eight are faster otherwise.
+const stackedReach = 8192
+
+// runVariantFor returns the kernel for runs of such heads, if there is one.
+func runVariantFor(t rowsAttend) (v meetVariant, ok bool) {
+	heads, all := 8, t.group()*t.batch.Span
+	if t.HeadDim < wideHead && (t.group() > heads || all > heads && all <= 2*heads && t.most() > stackedReach) {
+		heads *= 2
+	}
+	for _, v := range runVariants {
+		if v.dim == t.HeadDim && v.heads == heads {
+			return v, true
+		}
+	}
+	return v, false
+}
+
+// stacked is how many rows of a run a block takes, as take_rows in attend_meet.cu has it.
+func (v meetVariant) stacked(t rowsAttend) int {
+	return min(t.batch.Span, max(1, v.heads/t.group()))
+}
+
+// sets is how many blocks there are for heads, and for rows, where each has all positions.
+func (v meetVariant) sets(t rowsAttend) (heads, rows int) {
+	return t.KVHeads * pieces(t.group(), v.heads), t.q.Rows / t.batch.Span * pieces(t.batch.Span, v.stacked(t))
+}
+
+// runReads is up to how many keys of a head runs are attended to by attend_meet.cu, where each is read more than once.
+const runReads = 1 << 18
+
+// runTakes reports whether attend_meet.cu attends to runs, and is faster: to few rows, where all blocks run at the same time. Rows that are normalized
+// whole are so before.
+func (d *Device) runTakes(t rowsAttend) bool {
+	span := t.batch.Span
+	if span < 2 || span > attend_meet_most_run || t.Latent > 0 || t.own.heads.Whole && !t.own.heads.Q.Nil() || !d.hopper() {
+		return false
+	}
+	v, ok := runVariantFor(t)
+	if !ok || v.of(t.own) == nil {
+		return false
+	}
+	heads, rows := v.sets(t)
+	once := rows*span == t.q.Rows
+	return heads*rows <= d.sms && (once || heads*rows*t.most() <= runReads) && d.meets()
+}
+
 // meetTakes reports whether attend_meet.cu may attend, and is faster: for single rows, where the
 // division of others among blocks is too fine for heads of keys that are few, and, with heads of
 // 128, where rows are short and all blocks run at once. Long ones are shared by their lengths elsewhere. Of more than
@@ -66,11 +121,14 @@ func meetParts(room int) int {
 // attendMeet divides the positions of every row and set of heads among blocks, of which there
 // is one a multiprocessor at most.
 func (d *Device) attendMeet(v meetVariant, t rowsAttend) {
-	sets := t.KVHeads * pieces(t.group(), v.heads)
-	parts := meetParts(min(d.sms/(sets*t.q.Rows), v.blocks(t)))
-	words := d.scratch(scratchMeet, tensor.I32, t.q.Rows*sets*parts, v.heads*v.dim/4*attend_meet_left_words)
-	l := launch{blocks: dim{x: sets, y: t.q.Rows, z: parts}, threads: dim{x: 32 * v.warps}, shared: rowShared(v.rowsShape, v.warps, v.sharing, t.group(), 0)}
+	sets, rows := v.sets(t)
+	parts := meetParts(min(d.sms/(sets*rows), v.blocks(t)))
+	words := d.scratch(scratchMeet, tensor.I32, rows*sets*parts, v.heads*v.dim/4*attend_meet_left_words)
+	l := launch{blocks: dim{x: sets, y: rows, z: parts}, threads: dim{x: 32 * v.warps}, shared: rowShared(v.rowsShape, v.warps, v.sharing, v.stacked(t)*t.group(), 0)}
 	s, b, c, h := t.numbers(), t.batch, t.cache, t.own.heads
+	if b.Span > 1 {
+		s.rows, l.shared = int32(b.Span), l.shared+runShared(v.dim)
+	}
 	v.of(t.own)(d, l, t.y, t.places, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks, h.Q, h.K,
 		b.Pos, b.Seq, b.Table, d.fault, words, s.rows, s.sequences, s.tableCols, s.pages, s.pageRows, s.heads, s.kvHeads, s.dim, s.pairs, s.interleaved,
 		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window, s.norm, h.Norm.Eps, h.Norm.Offset, h.V, flag(h.Late), flag(h.Whole && !h.Q.Nil()))

@@ -173,6 +173,12 @@ func rowShared(s rowsShape, warps, sharing, group, found int) int {
 	return pieces(fixed, aligned)*aligned + aligned + max(units*min(group, s.heads)*(s.dim+attend_row_padding)*single, found)
 }
 
+// runShared is what a block of runs takes beside that: keys, values and turns of all its rows but one.
+func runShared(dim int) int {
+	const half, single = 2, 4
+	return (attend_meet_most_run - 1) * (2*dim*half + dim/2*2*single)
+}
+
 // rowsNumbers is a rowsAttend as kernels take it.
 type rowsNumbers struct {
 	rows, sequences, tableCols, pages, pageRows, heads, kvHeads, dim, pairs, interleaved int32

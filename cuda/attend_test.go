@@ -45,7 +45,13 @@ func TestMixKernels(t *testing.T) {
 		{"normed heads with keys of their own on Hopper", 1, 32, 32, 64, 1, false, true, true, []string{"attend_meet_64_8"}},
 		{"normed heads on Hopper", 1, 32, 8, 128, 1, false, true, true, []string{"attend_meet_128_8"}},
 		{"a normed run", 4, 32, 32, 128, 4, false, false, true, []string{"head_norm_rms_f16", "rope_store_f16", "attend_prefill_128"}},
-		{"a run on Hopper", 4, 32, 32, 128, 4, false, true, false, []string{"rope_store_f16", "attend_hopper_128"}},
+		{"a run on Hopper", 4, 32, 32, 128, 4, false, true, false, []string{"attend_meet_128_8_runs"}},
+		{"a normed run of many heads that share keys on Hopper", 3, 128, 8, 64, 3, true, true, true, []string{"attend_meet_64_16_runs"}},
+		{"runs on Hopper", 16, 32, 8, 256, 8, false, true, false, []string{"attend_meet_256_8_runs"}},
+		{"twelve runs on Hopper", 24, 32, 8, 128, 2, false, true, false, []string{"attend_meet_128_8_runs"}},
+		{"a run of many on Hopper", 17, 32, 32, 128, 17, false, true, false, []string{"rope_store_f16", "attend_hopper_128"}},
+		{"runs of many heads of keys on Hopper", 10, 32, 32, 128, 2, false, true, false, []string{"rope_store_f16", "attend_hopper_128"}},
+		{"a run of an unusual size on Hopper", 4, 32, 32, 80, 4, false, true, false, []string{"rope_store_f16", "attend_hopper_128"}},
 	} {
 		f := newFake()
 		if c.hopper {

@@ -84,7 +84,7 @@ __device__ inline void attend_units(State<D, N>& state, Shared<warps, D, N>& m, 
 		if (!ahead) walk.read_keys(at, last);
 		walk.read_values(at, last);
 		if (more) next = c.row(of, first + at_once * warps);
-		if (own) walk.put_key(m.k, last);
+		if (own) walk.put_keys(m.k, last);
 		float s[N][4] = {};
 		walk.multiply(s, m.q);
 		if (ahead && more) walk.read_keys(next, last - at_once * warps);
@@ -96,7 +96,7 @@ __device__ inline void attend_units(State<D, N>& state, Shared<warps, D, N>& m, 
 				float score = cap == 0 ? s[n][e] * factor : capped(s[n][e] * factor, cap) * log2e;
 				s[n][e] = p >= span.start && p < span.end ? score : no_score;
 			}
-		if (own) walk.put_value(m.v, last);
+		if (own) walk.put_values(m.v, last);
 		state.add(s, walk.values);
 	}
 }

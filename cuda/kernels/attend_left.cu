@@ -95,14 +95,14 @@ __device__ void attend(const Given& g) {
 	for (int i = threadIdx.x; i < 8 * (D + 8) / 2; i += 32 * warps) ((unsigned*)m.q)[i] = 0;  // for heads that there are not
 	Begun begun = {0, 0};
 	bool there = a.there(c, pos, seq);
-	if (there) begun = begin<true>(m, walk, a, c, share, freq);
+	if (there) begun = begin<true>(m, walk, a, c, share, h, freq);
 	else if (b.part == 0 && threadIdx.x == 0) report(a.fault, position_fault, pos, c.table_cols * c.page_rows);
 	__syncthreads();
 	prepare_left<D>(m, a, g.leaving, share, b, h);
 	if (!there) return;
 	{
 		State<Block<D>::columns, 1> state;
-		attend_share<true>(state, m, walk, a, c, share, begun.first);
+		attend_share<true>(state, m, walk, a, c, share, h, begun.first);
 		state.put(m, h.count, m.unit(), m.column());
 	}
 	__syncthreads();

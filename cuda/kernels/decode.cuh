@@ -49,11 +49,16 @@ struct Heads {
 	const float* values = nullptr;  // weights of the norm of values, [dim], which is as that of keys; or null
 	bool late = false;              // norms of queries and keys follow the rotation
 	bool whole = false;             // they are of a row's heads together, and their weights [heads·dim] and [kv_heads·dim]
+	int rows = 1, fresh = 1;        // how many rows of a run have these heads, and of how many positions, up to the last one, the cache does not have keys and values yet
 	__device__ Heads(const Attend& a, int set, int most) {
 		int group = a.heads / a.kv_heads, sets = (group + most - 1) / most;
 		kv = set / sets, first = kv * group + set % sets * most, leads = set % sets == 0;
 		count = min(most, (kv + 1) * group - first);
 	}
+	// Slots are a row's heads, those of the last row first, then those of the row in front of it, `back` rows before.
+	__device__ int slots() const { return rows * count; }
+	__device__ int back(int slot) const { return rows == 1 ? 0 : slot / count; }
+	__device__ int head(int slot) const { return first + (rows == 1 ? slot : slot % count); }
 	// weights returns those of a head's norm.
 	__device__ const float* weights(const float* w, int head, const Attend& a) const { return whole ? w + head * a.dim : w; }
 	// Of a set of up to `most`, `sets` of which are the `group` of a head of keys.

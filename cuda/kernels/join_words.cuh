@@ -88,16 +88,16 @@ __device__ inline Part join_lanes(Part p, int lanes) {
 	return p;
 }
 
-// join_words joins the block's columns of what the blocks of a row have left, whose words
+// join_words joins the block's columns of what the blocks of a row, or of rows of which y is the last, have left, whose words
 // begin at `words`, those of a part after each other. A lane joins up to `most` of them.
 template <int warps, bool full, int most = 1>
 __device__ inline void join_words(unsigned* words, const Attend& a, const Heads& h, half* y, int part, int parts) {
-	int vectors = (a.dim + 3) / 4, all = h.count * vectors, each = (all + parts - 1) / parts;
+	int vectors = (a.dim + 3) / 4, all = h.slots() * vectors, each = (all + parts - 1) / parts;
 	int lanes = parts <= 2 ? 2 : parts <= 4 ? 4 : parts <= 8 ? 8 : parts <= 16 ? 16 : 32;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, together = 32 / lanes;
 	for (int first = warp * together; first < each; first += warps * together) {
 		int mine = first + lane / lanes, vector = part * each + mine, from = lane % lanes;
-		int head = vector / vectors, at = vector % vectors * 4;
+		int slot = vector / vectors, at = vector % vectors * 4;
 		bool is_there = mine < each && vector < all;
 		Part p = {no_score, 0, make_float4(0, 0, 0, 0)};
 		unsigned* own = words + ((int64)from * all + vector) * part_words;
@@ -106,7 +106,7 @@ __device__ inline void join_words(unsigned* words, const Attend& a, const Heads&
 		} else if (is_there && from < parts) p = take_part(own);
 		__syncwarp();
 		p = join_lanes(p, lanes);
-		if (is_there && from == 0) put_result<full>(a, y, Spot(a, (h.first + head) * a.dim + at), p, h.first + head, at);
+		if (is_there && from == 0) put_result<full>(a, y - h.back(slot) * a.ldy, Spot(a, h.head(slot) * a.dim + at), p, h.head(slot), at);
 	}
 }
 

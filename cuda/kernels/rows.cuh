@@ -143,22 +143,28 @@ struct Walk {
 			for (int j = 0; j < D / 64; j++) values[j][i] = eight<full>(row, 64 * j + 8 * g, dim);
 		}
 	}
-	// put_key and put_value put a row that is in shared memory in the place of the last.
-	__device__ void put_key(const half* row, int last) {
+	// put_keys and put_values put rows that are in shared memory, so far apart, in the place of the last of the positions that are seen and of as many
+	// in front of it: the last one comes first.
+	__device__ void put_keys(const half* rows, int last, int count = 1, int apart = 0) {
 		int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
 #pragma unroll
-		for (int i = 0; i < 2; i++)
-			if (g + 8 * i >= last)
+		for (int i = 0; i < 2; i++) {
+			const half* row = rows + max(last - (g + 8 * i), 0) * apart;
+			if (g + 8 * i > last - count)
 #pragma unroll
 				for (int j = 0; j < D / 32; j++) keys[j][i] = *(const uint4*)(row + 32 * j + 8 * q);
+		}
 	}
-	__device__ void put_value(const half* row, int last) {
+	__device__ void put_values(const half* rows, int last, int count = 1, int apart = 0) {
 		int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
 #pragma unroll
-		for (int i = 0; i < 4; i++)
-			if (2 * q + i % 2 + i / 2 * 8 >= last)
+		for (int i = 0; i < 4; i++) {
+			int p = 2 * q + i % 2 + i / 2 * 8;
+			const half* row = rows + max(last - p, 0) * apart;
+			if (p > last - count)
 #pragma unroll
 				for (int j = 0; j < D / 64; j++) values[j][i] = *(const uint4*)(row + 64 * j + 8 * g);
+		}
 	}
 	// multiply adds the products of the keys with queries, rows of which are in shared
 	// memory, from a column on.

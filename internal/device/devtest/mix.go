@@ -25,7 +25,7 @@ type mixCase struct {
 // mixCases are norms of heads, rotation, storing and attention at once, and then attention
 // to the rows' own positions and those before, which shows what has been stored.
 func mixCases() (cases []testCase) {
-	for _, c := range slices.Concat(mixes(), rareMixes()) {
+	for _, c := range slices.Concat(mixes(), rareMixes(), runMixes()) {
 		one := c.testCase()
 		if c.norm != nil {
 			one.name += fmt.Sprintf(" normed=%+v", *c.norm)
@@ -135,6 +135,41 @@ func rareMixes() []mixCase {
 		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(5), span: 1, absent: true}, none, rms},
 		{attendCase{heads: 8, kvHeads: 2, dim: 512, runs: runs(0, 40), span: 9, absent: true}, device.Rope{Dims: 512}, rms},
 	}
+}
+
+// runMixes are runs of a few rows, as a prompt's end or drafted tokens are.
+func runMixes() (list []mixCase) {
+	whole, part := device.Rope{Dims: 128}, device.Rope{Dims: 20, Interleaved: true, Scale: 1.1}
+	rms, layer := &device.Norm{Eps: 1e-6, Offset: 1}, &device.Norm{Kind: device.Layer, Eps: 1e-5}
+	list = []mixCase{
+		{attendCase{heads: 8, kvHeads: 8, dim: 128, runs: runs(0), span: 2}, whole, nil},
+		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(100), span: 4}, whole, nil},
+		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(1000), span: 8}, whole, rms},
+		{attendCase{heads: 32, kvHeads: 32, dim: 128, runs: runs(250), span: 8, pageRows: 16}, whole, nil},
+		{attendCase{heads: 32, kvHeads: 32, dim: 128, runs: runs(37), span: 16}, whole, nil},
+		{attendCase{heads: 12, kvHeads: 4, dim: 64, runs: runs(300, 5), span: 5, window: 64, softcap: 20}, device.Rope{Dims: 64}, rms},
+		{attendCase{heads: 16, kvHeads: 2, dim: 128, runs: runs(640), span: 3, sinks: true, temperature: 0.3}, whole, nil},
+		{attendCase{heads: 16, kvHeads: 1, dim: 64, runs: runs(129), span: 7}, device.Rope{Dims: 64, Interleaved: true}, nil},
+		{attendCase{heads: 24, kvHeads: 1, dim: 64, runs: runs(2500), span: 4}, part, layer},
+		{attendCase{heads: 32, kvHeads: 2, dim: 128, runs: runs(60, 3), span: 6, sinks: true}, whole, rms},
+		{attendCase{heads: 12, kvHeads: 1, dim: 256, runs: runs(33), span: 2}, device.Rope{Dims: 256}, nil},
+		{attendCase{heads: 8, kvHeads: 4, dim: 256, runs: runs(500), span: 16, values: true, window: 100}, device.Rope{Dims: 256}, rms},
+		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(90), span: 6, late: true}, whole, rms},
+		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(15, 250), span: 8, whole: true}, whole, rms},
+		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(15), span: 8, absent: true}, whole, rms},
+		{attendCase{heads: 7, kvHeads: 1, dim: 128, runs: runs(1), span: 16, window: 5}, device.Rope{}, nil},
+		{attendCase{heads: 14, kvHeads: 2, dim: 64, runs: runs(40), span: 15, temperature: 0.3, window: 30}, device.Rope{Dims: 64}, nil},
+		{attendCase{heads: 6, kvHeads: 3, dim: 80, runs: runs(40), span: 4}, part, nil},
+		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(3900), span: 8, pageRows: 256}, whole, nil},
+		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(8300), span: 4, pageRows: 256}, whole, rms},
+		{attendCase{heads: 8, kvHeads: 2, dim: 64, runs: runs(8190), span: 3, pageRows: 256, window: 8192}, device.Rope{Dims: 64}, nil},
+		{attendCase{heads: 4, kvHeads: 4, dim: 512, runs: runs(300), span: 4}, device.Rope{Dims: 512}, rms},
+		{attendCase{heads: 32, kvHeads: 32, dim: 64, runs: runs(10, 20, 400, 7, 90, 1), span: 3}, device.Rope{Dims: 64}, nil},
+	}
+	for i := range list {
+		list[i].told = true
+	}
+	return list
 }
 
 // build fills the positions before the rows'.
