@@ -18,6 +18,7 @@ type tokenRing struct {
 	rows    int
 	slots   tensor.Tensor // I32 [device.RingEntries, 2·rows], of the host
 	numbers tensor.Tensor // I32 [1, rows]: of the next entries
+	waited  time.Duration // for the entry before
 }
 
 // NewTokenRing makes a ring for so many rows.
@@ -39,24 +40,35 @@ func (r *tokenRing) Begin(n int) {
 	r.d.Upload(r.numbers, tensor.BytesOf(numbers))
 }
 
-// How often the host looks for an entry, and after how many looks it asks whether the GPU
+// How often the host looks for an entry, how often around the time that the one before took, and after how many looks it asks whether the GPU
 // still works. It sleeps in between: a core that others want, too, is given to those who
 // have used it least.
 const (
 	lookEvery = 50 * time.Microsecond
+	lookOften = 5 * time.Microsecond
 	looks     = 20
 )
+
+// pause is for how long the host sleeps that has waited for an entry for some time.
+func (r *tokenRing) pause(waited time.Duration) time.Duration {
+	soon, late := r.waited*3/4, r.waited*5/4
+	if waited >= soon && waited < late {
+		return lookOften
+	}
+	return min(lookEvery, max(soon-waited, lookOften))
+}
 
 // Read waits for an entry.
 func (r *tokenRing) Read(n, rows int) ([]int32, error) {
 	d := r.d
-	tokens := make([]int32, rows)
+	tokens, began := make([]int32, rows), time.Now()
 	for i := 1; d.err == nil && !r.look(tokens, n); i++ {
 		if i%looks == 0 && r.idle() && !r.look(tokens, n) {
 			d.failWith("TokenRing: the GPU has nothing to do, and entry %d is not there", n)
 		}
-		machine.Sleep(lookEvery)
+		machine.Sleep(r.pause(time.Since(began)))
 	}
+	r.waited = time.Since(began)
 	if d.err == nil {
 		d.checkFault()
 	}

@@ -21,6 +21,7 @@ type choice struct {
 	ring      device.TokenRing
 	begun     int // choices so far
 	taken     int // those that have been read, or will not be
+	even      int // how many of the first rows have had all of them
 }
 
 func newChoice(d device.Device, sequences int) *choice {
@@ -84,9 +85,19 @@ func (c *choice) set(rows []chooser, vocabulary int) decode {
 
 // renumber has the next choices be the next ones of all rows. Those that nobody has read are forgotten.
 func (c *choice) renumber() {
-	c.taken = c.begun
+	c.taken, c.even = c.begun, choiceRows(c.sequences)
 	c.ring.Begin(c.begun + 1)
 }
+
+// ready has the next choice be the next one of some rows, of which all choices have been read.
+func (c *choice) ready(rows int) {
+	if rows > c.even {
+		c.renumber()
+	}
+}
+
+// began counts a choice of some rows.
+func (c *choice) began(rows int) { c.begun, c.even = c.begun+1, min(c.even, rows) }
 
 // counts returns how often each token is there.
 func counts(ids []int32, vocabulary int) []int32 {

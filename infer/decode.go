@@ -46,7 +46,7 @@ func (e *Engine) decode(k decode) error {
 		e.replays[k] = append(e.replays[k], replay)
 	}
 	if k.chooses {
-		e.choice.begun++
+		e.choice.began(k.rows * max(k.span, 1))
 	}
 	if k.chooses && k.single() {
 		e.furthest++
@@ -145,5 +145,5 @@ func (e *Engine) choose(row int, how manner) {
 		m.Forward(part)
 	}
 	e.choice.run(part.At(model.Logits), part.Batch.Pos, how, step{})
-	e.choice.begun++
+	e.choice.began(1)
 }
