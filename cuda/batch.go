@@ -20,22 +20,30 @@ type batchPlan struct {
 	shared            int
 }
 
-// batchKernels are by the rows of x that they take.
-var batchKernels = []struct {
+// A batchKernel takes so many rows of x. One for any matrices is for those some of whose groups have one block, too.
+type batchKernel struct {
 	kernel func(d *Device, l launch, product []byte)
 	name   kernel
 	rows   int
-}{
-	{(*Device).qmatmul_batch_8, kernel_qmatmul_batch_8, 8},
-	{(*Device).qmatmul_batch_16, kernel_qmatmul_batch_16, batch_rows_most},
+	any    bool
 }
 
-// batchKernel returns the kernel for some rows.
-func batchKernel(rows int) int {
-	if rows <= 8 {
-		return 0
+var batchKernels = []batchKernel{
+	{(*Device).qmatmul_batch_8, kernel_qmatmul_batch_8, 8, false},
+	{(*Device).qmatmul_batch_16, kernel_qmatmul_batch_16, batch_rows_most, false},
+	{(*Device).qmatmul_batch_8_any, kernel_qmatmul_batch_8_any, 8, true},
+	{(*Device).qmatmul_batch_16_any, kernel_qmatmul_batch_16_any, batch_rows_most, true},
+}
+
+// batchKernelFor returns the kernel for some rows: of the matrices that there are, not of those of a product, as two that take turns are slower
+// than the one that all of a model's may have (docs/decoding.md).
+func (d *Device) batchKernelFor(rows int) batchKernel {
+	for _, k := range batchKernels {
+		if rows <= k.rows && k.any == (len(d.fine) > 0) {
+			return k
+		}
 	}
-	return 1
+	panic("cuda: no products of so many rows")
 }
 
 // batchTakes reports whether this kernel makes p.
@@ -101,7 +109,7 @@ func (d *Device) batchPlanOf(p *packed, launches, cluster int) (b batchPlan, ok 
 	b.clusters = min(d.clusters(cluster), tiles)
 	b.need = p.needs(b.clusters)
 	b.items = pieces(tiles, b.clusters)
-	k := batchKernels[batchKernel(p.x.Rows)]
+	k := d.batchKernelFor(p.x.Rows)
 	room := d.sharedFor(k.name)
 	b.slot = b.groups*unit_lane_bytes + 4*exl2_chunk_words*b.widest
 	staged := 0
@@ -181,7 +189,7 @@ func (d *Device) batchProducts(p *packed, plan *batchPlan) {
 	for i := range plan.launches {
 		part := q.part(i, plan.launches)
 		c.describe(d, &part, plan, i*plan.cluster)
-		batchKernels[batchKernel(p.x.Rows)].kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
+		d.batchKernelFor(p.x.Rows).kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 	}
 }
 

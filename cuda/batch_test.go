@@ -96,3 +96,24 @@ func checkParts(t *testing.T, p *packed, b *batchPlan) {
 		}
 	}
 }
+
+// As long as a matrix has groups of one block, products of several rows are made by kernels for any.
+func TestBatchKernels(t *testing.T) {
+	d := hopperFake(t)
+	check := func(moment string, any bool) {
+		t.Helper()
+		for _, rows := range []int{5, 8, 9, 16} {
+			if k := d.batchKernelFor(rows); k.any != any || k.rows < rows || k.rows > 8 && rows <= 8 {
+				t.Errorf("%s, %d rows: %v for %d, any: %v", moment, rows, k.name, k.rows, k.any)
+			}
+		}
+	}
+	d.FreeEXL2(d.LoadEXL2(codedMatrix(256, 64, 64), 64))
+	check("groups of two blocks", false)
+	other, fine := d.LoadEXL2(codedMatrix(256, 64, 96), 64), d.LoadEXL2(codedMatrix(256, 64, 32), 64)
+	check("groups of one and of three blocks", true)
+	d.FreeEXL2(fine)
+	check("of three", false)
+	d.FreeEXL2(other)
+	check("none", false)
+}

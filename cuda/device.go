@@ -60,11 +60,12 @@ type Device struct {
 	left        leftGiven                // that attention was given last
 	step        stepGiven                // that linear attention was given last
 	mixed       mixed
-	linked      stream        // what products of few rows know of the last stream
-	unjoined    device.Sum    // of which both parts are left for a reader, which joins them (join.go), Y being what was given, F32; or nothing
-	took        bool          // the last products that normalized a stream found it left for them
-	couldTake   bool          // their norm is one that can be left out
-	rowsInOrder tensor.Tensor // what products of several rows have put in order, for those behind them that read the same, or absent
+	linked      stream               // what products of few rows know of the last stream
+	fine        map[*matrix]struct{} // those with groups of one block
+	unjoined    device.Sum           // of which both parts are left for a reader, which joins them (join.go), Y being what was given, F32; or nothing
+	took        bool                 // the last products that normalized a stream found it left for them
+	couldTake   bool                 // their norm is one that can be left out
+	rowsInOrder tensor.Tensor        // what products of several rows have put in order, for those behind them that read the same, or absent
 	ahead       lookahead
 	kept        keeper
 	turned      turned
@@ -109,7 +110,7 @@ func Open(i int) (*Device, error) {
 
 // open makes a Device of GPU i, which exists.
 func (drv *driver) open(i int) (*Device, error) {
-	d := &Device{drv: drv, live: map[*memory]bool{}, modules: map[string]uintptr{}}
+	d := &Device{drv: drv, live: map[*memory]bool{}, modules: map[string]uintptr{}, fine: map[*matrix]struct{}{}}
 	if err := d.identify(i); err != nil {
 		return nil, err
 	}

@@ -165,6 +165,9 @@ func (m *matrix) loadUnits(d *Device) {
 			m.unitBlocks = append(m.unitBlocks, uint16(r.block+u*exl2_unit_blocks))
 		}
 	}
+	if m.unitGroups == exl2_unit_blocks {
+		d.fine[m] = struct{}{}
+	}
 	m.unitPlaces = load(d, tensor.I32, m.units128, 2, slices.Concat(m.placesOfUnits()...))
 }
 
@@ -275,6 +278,7 @@ func (d *Device) FreeEXL2(m device.Matrix) {
 	}
 	q := m.(*matrix)
 	d.forget(q)
+	delete(d.fine, q)
 	for _, t := range []tensor.Tensor{q.words, q.scales, q.units, q.perm, q.order, q.places, q.table, q.unitPlaces, q.unitSteps} {
 		d.Free(t)
 	}

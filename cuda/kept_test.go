@@ -241,8 +241,8 @@ func TestDecodedBytes(t *testing.T) {
 }
 
 // codedMatrix is an EXL2 matrix [in, out] of 4 bits with some codes.
-func codedMatrix(in, out int) *exl2.Matrix {
-	q := exl2.Quantized{In: in, Out: out, Groups: exl2.Uniform(4, 128).Groups(in), Codes: make([]uint8, in*out)}
+func codedMatrix(in, out, group int) *exl2.Matrix {
+	q := exl2.Quantized{In: in, Out: out, Groups: exl2.Uniform(4, group).Groups(in), Codes: make([]uint8, in*out)}
 	for i := range q.Codes {
 		q.Codes[i] = uint8(i*7+i/out*3) % 16
 	}
@@ -264,7 +264,7 @@ func codedMatrix(in, out int) *exl2.Matrix {
 func TestKeptProducts(t *testing.T) {
 	const rows, in, out = 500, 1024, 1536
 	d := closing(t, openGPU(t))
-	m := d.LoadEXL2(codedMatrix(in, out), out)
+	m := d.LoadEXL2(codedMatrix(in, out, 128), out)
 	x := d.Alloc(tensor.F16, rows, in)
 	values := make([]half.F16, rows*in)
 	for i := range values {

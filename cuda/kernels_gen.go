@@ -373,6 +373,8 @@ const (
 	kernel_qmatmul_four
 	kernel_qmatmul_batch_8
 	kernel_qmatmul_batch_16
+	kernel_qmatmul_batch_8_any
+	kernel_qmatmul_batch_16_any
 	kernel_qmatmul_group_2
 	kernel_qmatmul_group_acts_2
 	kernel_qmatmul_group_6
@@ -801,6 +803,8 @@ var kernels = [kernelCount]struct {
 	kernel_qmatmul_four:                     {"qmatmul", "qmatmul_four", true},
 	kernel_qmatmul_batch_8:                  {"qmatmul_batch", "qmatmul_batch_8", true},
 	kernel_qmatmul_batch_16:                 {"qmatmul_batch", "qmatmul_batch_16", true},
+	kernel_qmatmul_batch_8_any:              {"qmatmul_batch", "qmatmul_batch_8_any", true},
+	kernel_qmatmul_batch_16_any:             {"qmatmul_batch", "qmatmul_batch_16_any", true},
 	kernel_qmatmul_group_2:                  {"qmatmul_group", "qmatmul_group_2", true},
 	kernel_qmatmul_group_acts_2:             {"qmatmul_group", "qmatmul_group_acts_2", true},
 	kernel_qmatmul_group_6:                  {"qmatmul_group", "qmatmul_group_6", true},
@@ -8600,6 +8604,18 @@ func (d *Device) qmatmul_batch_8(l launch, product []byte) {
 
 func (d *Device) qmatmul_batch_16(l launch, product []byte) {
 	a := d.begin(kernel_qmatmul_batch_16)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_batch_8_any(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_batch_8_any)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_batch_16_any(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_batch_16_any)
 	a.bytes(product)
 	d.launch(a, l)
 }

@@ -102,8 +102,8 @@ struct ByCodes {
 	__device__ void multiply(u32 u, const uint4* words, const PairedCodes& codes, const GroupUnits& units) {
 		const uint4* mine = x + block_of(u) * block_vectors;
 		if constexpr (as_codes) {
-			if (has_one_group(u)) multiply_codes_bits<true>(bits_of_unit(u), sums, words, mine, block_vectors, codes, units, shift_of(u), e);
-			else multiply_codes_bits<false>(bits_of_unit(u), sums, words, mine, block_vectors, codes, units, shift_of(u), e);
+			if (has_one_group(u)) multiply_codes_bits<4>(bits_of_unit(u), sums, words, mine, block_vectors, codes, units, shift_of(u), e);
+			else multiply_codes_bits<1>(bits_of_unit(u), sums, words, mine, block_vectors, codes, units, shift_of(u), e);
 		} else {
 			u32 all[unit_blocks];
 #pragma unroll

@@ -23,7 +23,18 @@ static_assert(sizeof(Product) == product_bytes, "as cuda/batch.go has it");
 // arrive_early is cluster_arrive where nothing that was written before is read by other blocks but barriers that are ready.
 __device__ inline void arrive_early() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 
-template <int eights>
+// multiply_unit adds a unit's products by up to eight rows, or sixteen.
+template <int each>
+__device__ inline void multiply_unit(u32 unit, float (&sums)[1][2][4], const uint4* words, const uint4* x, int, const LaneCodes& codes, const u32* units, Exponent e) {
+	multiply_codes_bits<each>(bits_of_unit(unit), sums[0], words, x, 4, codes, units, shift_of(unit), e);
+}
+template <int each>
+__device__ inline void multiply_unit(u32 unit, float (&sums)[2][2][4], const uint4* words, const uint4* x, int second, const LaneCodes& codes, const u32* units, Exponent e) {
+	multiply_bits<each>(bits_of_unit(unit), sums, words, x, 4, second, codes, units, shift_of(unit), e);
+}
+
+// Of kernels that are not for any, groups have two blocks or more.
+template <int eights, bool any>
 __device__ inline void qmatmul(const Product& p) {
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float factors[most];  // of the norm that x is without
@@ -87,13 +98,9 @@ __device__ inline void qmatmul(const Product& p) {
 			const uint4 *words = shared<uint4>(feed.slot), *mine = shared<uint4>(x + row_of(u));
 			const u32* unit = shared<u32>(of + (then & (1 << part_bit) - 1) * 4);
 			LaneCodes codes = {shared<u32>(feed.slot - feed.side), select};
-			if constexpr (as_codes) {
-				if (has_one_group(u)) multiply_codes_bits<true>(bits_of_unit(u), sums[0], words, mine, 4, codes, unit, shift_of(u), e);
-				else multiply_codes_bits<false>(bits_of_unit(u), sums[0], words, mine, 4, codes, unit, shift_of(u), e);
-			} else {
-				if (has_one_group(u)) multiply_bits<true>(bits_of_unit(u), sums, words, mine, 4, second, codes, unit, shift_of(u), e);
-				else multiply_bits<false>(bits_of_unit(u), sums, words, mine, 4, second, codes, unit, shift_of(u), e);
-			}
+			if (has_one_group(u)) multiply_unit<4>(u, sums, words, mine, second, codes, unit, e);
+			else if (!any || shift_of(u) == 1) multiply_unit<2>(u, sums, words, mine, second, codes, unit, e);
+			else multiply_unit<1>(u, sums, words, mine, second, codes, unit, e);
 			if (then >> leaves_bit)
 				parts.send(sums, then >> part_bit & (1 << (owner_bit - part_bit)) - 1, then >> owner_bit & 7);
 			feed.ask();
@@ -121,17 +128,19 @@ __device__ inline void qmatmul(const Product& p) {
 
 #else
 
-template <int eights>
+template <int eights, bool any>
 __device__ inline void qmatmul(const Product&) {}
 
 #endif
 
-// Names are of the rows.
-#define QMATMUL_BATCH(name, eights)                                              \
+// Names are of the rows, and whether groups may have one block.
+#define QMATMUL_BATCH(name, eights, any)                                         \
 	extern "C" __global__ void __launch_bounds__(threads, 1)                     \
 	name(const __grid_constant__ Product product) {                              \
-		qmatmul<eights>(product);                                                \
+		qmatmul<eights, any>(product);                                           \
 	}
 
-QMATMUL_BATCH(qmatmul_batch_8, 1)
-QMATMUL_BATCH(qmatmul_batch_16, 2)
+QMATMUL_BATCH(qmatmul_batch_8, 1, false)
+QMATMUL_BATCH(qmatmul_batch_16, 2, false)
+QMATMUL_BATCH(qmatmul_batch_8_any, 1, true)
+QMATMUL_BATCH(qmatmul_batch_16_any, 2, true)

@@ -407,8 +407,8 @@ __device__ inline void qmatmul(const Product& p) {
 				const uint4* words = (const uint4*)(slot + (1 + p.groups) * lane_words + lane * 3);
 				const uint4* mine = x + block_of(u) * step;
 				LaneCodes codes = {slot + lane_words, select};
-				if (has_one_group(u)) multiply_bits<true>(bits_of_unit(u), sums, words, mine, step, second, codes, of + group_of(u), shift_of(u), e);
-				else multiply_bits<false>(bits_of_unit(u), sums, words, mine, step, second, codes, of + group_of(u), shift_of(u), e);
+				if (has_one_group(u)) multiply_bits<4>(bits_of_unit(u), sums, words, mine, step, second, codes, of + group_of(u), shift_of(u), e);
+				else multiply_bits<1>(bits_of_unit(u), sums, words, mine, step, second, codes, of + group_of(u), shift_of(u), e);
 				feed.ask();
 			}
 			keep<eights>(parts.of(warp + at.index), sums);

@@ -81,8 +81,8 @@ __device__ inline float of_lane(float v, int lane) {
 }
 
 // multiply_codes adds a unit's products; sums are those of columns g, g+8 and g+16, g+24. x is of this lane,
-// blocks step apart.
-template <int bits, bool one_group, class Scales, class Units>
+// blocks step apart. Groups have `each` blocks, up to four, which meet their scales together; or any number of them, if it is one.
+template <int bits, int each, class Scales, class Units>
 __device__ inline void multiply_codes(float (&sums)[2][4], const uint4* words, const uint4* x, int step, const Scales& scales, const Units& units, int shift, Exponent e) {
 	constexpr int zero_at = position<bits>(0);
 	u32 zero = 0x80008000u | Width<bits>::zero * 0x10001u << zero_at;
@@ -97,7 +97,7 @@ __device__ inline void multiply_codes(float (&sums)[2][4], const uint4* words, c
 #pragma unroll
 	for (int j = 0; j < unit_blocks; j++) {
 		u32 w[bits], b[4], v[16];
-		bool begin = !one_group || j == 0;
+		bool begin = j % each == 0;
 #pragma unroll
 		for (int i = 0; i < bits; i++) w[i] = ((const u32*)all)[j * bits + i];
 		*(uint4*)b = early[j];
@@ -111,8 +111,8 @@ __device__ inline void multiply_codes(float (&sums)[2][4], const uint4* words, c
 				u32 a[4] = {low[0], high[0], low[2], high[2]}, pair[2] = {b[2 * o], b[2 * o + 1]};
 				product(d[apart<bits>() ? o : 0][t], a, pair, begin && (o == 0 || apart<bits>()));
 			}
-		if (one_group && j < unit_blocks - 1) continue;
-		int group = one_group ? 0 : j >> shift, of = threadIdx.x % 4 * 8;
+		if (j % each < each - 1) continue;
+		int group = each == 1 ? j >> shift : j / each, of = threadIdx.x % 4 * 8;
 		half2 s[2];
 		scales_of_spread(s, scales(group), units[group], e);
 		float less = z[0] + z[2], of_rows[2] = {of_lane(less, of), of_lane(less, of + 4)};  // 2q and 2q+1
@@ -130,12 +130,12 @@ __device__ inline void multiply_codes(float (&sums)[2][4], const uint4* words, c
 }
 
 // multiply_codes_bits is multiply_codes by a width that is known at run time, likely ones first.
-template <bool one_group, class Scales, class Units>
+template <int each, class Scales, class Units>
 __device__ inline void multiply_codes_bits(int bits, float (&sums)[2][4], const uint4* words, const uint4* x, int step, const Scales& scales, const Units& units, int shift, Exponent e) {
-	if (bits == 4) multiply_codes<4, one_group>(sums, words, x, step, scales, units, shift, e);
-	else if (bits == 3) multiply_codes<3, one_group>(sums, words, x, step, scales, units, shift, e);
-	else if (bits == 5) multiply_codes<5, one_group>(sums, words, x, step, scales, units, shift, e);
-	else if (bits == 6) multiply_codes<6, one_group>(sums, words, x, step, scales, units, shift, e);
-	else if (bits == 2) multiply_codes<2, one_group>(sums, words, x, step, scales, units, shift, e);
-	else multiply_codes<8, one_group>(sums, words, x, step, scales, units, shift, e);
+	if (bits == 4) multiply_codes<4, each>(sums, words, x, step, scales, units, shift, e);
+	else if (bits == 3) multiply_codes<3, each>(sums, words, x, step, scales, units, shift, e);
+	else if (bits == 5) multiply_codes<5, each>(sums, words, x, step, scales, units, shift, e);
+	else if (bits == 6) multiply_codes<6, each>(sums, words, x, step, scales, units, shift, e);
+	else if (bits == 2) multiply_codes<2, each>(sums, words, x, step, scales, units, shift, e);
+	else multiply_codes<8, each>(sums, words, x, step, scales, units, shift, e);
 }

@@ -6,8 +6,9 @@
 #include "unit.cuh"
 
 // multiply adds a unit's products by eights of rows; sums are those of columns g, g+8 and
-// g+16, g+24. x is of this lane: blocks are step apart, the eights second.
-template <int bits, bool one_group, int eights>
+// g+16, g+24. x is of this lane: blocks are step apart, the eights second. Groups have `each` blocks, up to four, which meet their
+// scales together; or any number of them, if it is one.
+template <int bits, int each, int eights>
 __device__ inline void multiply(float (&sums)[eights][2][4], const uint4* words, const uint4* x, int step, int second, const LaneCodes& codes, const u32* units, int shift, Exponent e) {
 	float d[eights][2][4];
 	uint4 all[bits];
@@ -22,7 +23,7 @@ __device__ inline void multiply(float (&sums)[eights][2][4], const uint4* words,
 #pragma unroll
 		for (int n = 0; n < eights; n++) *(uint4*)b[n] = x[j * step + n * second];
 		numbers<bits>(v, w, e);
-		bool begin = !one_group || j == 0;
+		bool begin = j % each == 0;
 #pragma unroll
 		for (int h = 0; h < 2; h++)
 #pragma unroll
@@ -36,8 +37,8 @@ __device__ inline void multiply(float (&sums)[eights][2][4], const uint4* words,
 					else mma(d[n][t], a, pair);
 				}
 			}
-		if (one_group && j < unit_blocks - 1) continue;
-		int group = one_group ? 0 : j >> shift;
+		if (j % each < each - 1) continue;
+		int group = each == 1 ? j >> shift : j / each;
 		half2 s[2];
 		scales_of_spread(s, codes(group), units[group], e);
 #pragma unroll
@@ -50,12 +51,12 @@ __device__ inline void multiply(float (&sums)[eights][2][4], const uint4* words,
 }
 
 // multiply_bits is multiply by a width that is known at run time, likely ones first.
-template <bool one_group, int eights>
+template <int each, int eights>
 __device__ inline void multiply_bits(int bits, float (&sums)[eights][2][4], const uint4* words, const uint4* x, int step, int second, const LaneCodes& codes, const u32* units, int shift, Exponent e) {
-	if (bits == 4) multiply<4, one_group>(sums, words, x, step, second, codes, units, shift, e);
-	else if (bits == 3) multiply<3, one_group>(sums, words, x, step, second, codes, units, shift, e);
-	else if (bits == 5) multiply<5, one_group>(sums, words, x, step, second, codes, units, shift, e);
-	else if (bits == 6) multiply<6, one_group>(sums, words, x, step, second, codes, units, shift, e);
-	else if (bits == 2) multiply<2, one_group>(sums, words, x, step, second, codes, units, shift, e);
-	else multiply<8, one_group>(sums, words, x, step, second, codes, units, shift, e);
+	if (bits == 4) multiply<4, each>(sums, words, x, step, second, codes, units, shift, e);
+	else if (bits == 3) multiply<3, each>(sums, words, x, step, second, codes, units, shift, e);
+	else if (bits == 5) multiply<5, each>(sums, words, x, step, second, codes, units, shift, e);
+	else if (bits == 6) multiply<6, each>(sums, words, x, step, second, codes, units, shift, e);
+	else if (bits == 2) multiply<2, each>(sums, words, x, step, second, codes, units, shift, e);
+	else multiply<8, each>(sums, words, x, step, second, codes, units, shift, e);
 }

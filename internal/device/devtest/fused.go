@@ -51,6 +51,8 @@ func fusedCases(most int) (cases []testCase) {
 		{16, 64, 32, 96, "1:4b_32g", rms, device.SiLU, true, false},
 		{15, 512, 96, 1376, "1:2b_32g", rms, device.GELUTanh, true, true},
 		{16, 2048, 512, 5632, "0.1:4b_128g/0.9:3b_128g", rms, device.SiLU, false, false},
+		{8, 1024, 128, 2816, "0.1:8b_64g/0.1:6b_64g/0.2:5b_64g/0.2:4b_64g/0.2:3b_128g/0.2:2b_64g", rms, device.SiLU, true, false},
+		{16, 1024, 128, 2816, "0.1:8b_64g/0.1:6b_64g/0.2:5b_64g/0.2:4b_64g/0.2:3b_64g/0.2:2b_64g", rms, device.SiLU, false, false},
 		{1, 2880, 64, 2880, "0.1:5b_128g/0.9:4b_128g", rms, device.SiLU, false, false},
 		{2, 2880, 64, 2880, "0.1:5b_128g/0.9:4b_128g", rms, device.SiLU, false, false},
 		{4, 2880, 64, 2880, "0.1:5b_32g/0.9:3b_64g", rms, device.SiLU, false, false},
