@@ -8,7 +8,14 @@ import (
 	"exl2/internal/model"
 )
 
-// A drafting is a writing whose steps have drafted tokens (ngrams), and compute the logits behind all of them at once: as many as are what is
+// A drafter drafts tokens that may follow a text.
+type drafter interface {
+	add(ids ...int32)                                  // the text goes on
+	drafts(n int) bool                                 // whether there may be a draft of n tokens now
+	draft(ctx context.Context, n int) ([]int32, error) // n tokens, or none, if drafts says so
+}
+
+// A drafting is a writing whose steps have drafted tokens, and compute the logits behind all of them at once: as many as are what is
 // chosen there are accepted, and one more is known. Tokens are chosen by the logits, position and seed that they would have without, so the
 // text is the same but for the rounding of products of several rows (Leviathan et al. 2023, where what drafts is certain).
 //
@@ -17,7 +24,7 @@ import (
 type drafting struct {
 	*writing
 	kind   decode
-	texts  *ngrams
+	by     drafter
 	most   int  // tokens of a draft
 	long   bool // all of the last draft was accepted
 	wrong  int  // drafts of which nothing was accepted, one after the other
@@ -32,9 +39,9 @@ func CheckDraft(tokens int, s Sampler, recurrent bool) error {
 	case tokens < 0 || tokens > MostDraft:
 		return fmt.Errorf("drafts of %d tokens, want 0 to %d", tokens, MostDraft)
 	case tokens > 0 && recurrent:
-		return errors.New("drafted tokens: a model with linear attention cannot go back from those that are wrong; leave out --ngram")
+		return errors.New("drafted tokens: a model with linear attention cannot go back from those that are wrong; leave out --ngram, or the draft model")
 	case tokens > 0 && s.penalizes():
-		return errors.New("drafted tokens: penalties depend on the tokens in front; leave out --ngram, or give --repetition-penalty 1, and no others")
+		return errors.New("drafted tokens: penalties depend on the tokens in front; leave out --ngram, or the draft model, or give --repetition-penalty 1, and no others")
 	}
 	return nil
 }
@@ -42,7 +49,7 @@ func CheckDraft(tokens int, s Sampler, recurrent bool) error {
 // run generates behind the prompt, whose next token has been chosen.
 func (d *drafting) run(ctx context.Context) error {
 	s, e := d.session, d.session.Engine
-	d.texts.add(d.Prompt...)
+	d.by.add(d.Prompt...)
 	ids, err := e.choice.read(1)
 	for {
 		if err == nil {
@@ -56,7 +63,7 @@ func (d *drafting) run(ctx context.Context) error {
 				return nil
 			}
 		}
-		d.texts.add(ids...)
+		d.by.add(ids...)
 		left, room := d.Limit-len(d.result.Tokens), e.Options.Positions-len(s.held)
 		switch {
 		case left == 0:
@@ -64,15 +71,22 @@ func (d *drafting) run(ctx context.Context) error {
 		case room == 0:
 			return d.noRoom(e.Options.Positions + 1)
 		}
-		ids, err = d.step(ids[len(ids)-1], min(left, room)-1)
+		ids, err = d.step(ctx, ids[len(ids)-1], min(left, room)-1)
 	}
 }
 
 // step returns the tokens behind one, at least one, of which at most so many are drafted.
-func (d *drafting) step(last int32, most int) ([]int32, error) {
-	draft := d.draft(most)
-	if len(draft) == 0 || d.under > 0 {
-		return d.next(last, len(draft) == 0 && most > 0)
+func (d *drafting) step(ctx context.Context, last int32, most int) ([]int32, error) {
+	n := d.length(most)
+	if n == 0 || d.under > 0 {
+		return d.next(last, n == 0 && most > 0)
+	}
+	draft, err := d.by.draft(ctx, n)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(draft) == 0:
+		return d.next(last, false)
 	}
 	e, s := d.session.Engine, d.session
 	d.single = false
@@ -89,20 +103,20 @@ func (d *drafting) step(last int32, most int) ([]int32, error) {
 	return chosen[:accepted+1], nil
 }
 
-// draft returns a draft of one of two lengths, which are those that devices record steps of.
-func (d *drafting) draft(most int) []int32 {
+// length returns how long a draft is to be: one of two lengths, which are those that devices record steps of, or 0.
+func (d *drafting) length(most int) int {
 	if d.idle > 0 {
 		d.idle--
-		return nil
+		return 0
 	}
 	n := d.most
 	if !d.long {
 		n = max((n-1)/2, 1)
 	}
-	if n > most {
-		return nil
+	if n > most || !d.by.drafts(n) {
+		return 0
 	}
-	return d.texts.draft(n)
+	return n
 }
 
 // learn remembers how a draft went. Where nothing was accepted time and again, ever more steps go by until the next one.
@@ -144,7 +158,7 @@ func (d *drafting) next(last int32, ahead bool) ([]int32, error) {
 // verify has a token chosen behind each of ids, which follow one another from a position of the first sequence on.
 func (e *Engine) verify(position int, ids []int32, how manner) ([]int32, error) {
 	e.useAt(position, ids)
-	e.choice.renumber() // as rows of longer drafts have had more choices than others
+	e.choice.ready(len(ids))
 	if err := e.decode(decode{rows: 1, span: len(ids), chooses: true, how: how}); err != nil {
 		return nil, err
 	}

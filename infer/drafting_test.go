@@ -13,6 +13,18 @@ import (
 	"pgregory.net/rapid"
 )
 
+// drafted returns a draft of n tokens, or nil.
+func drafted(t interface{ Fatal(...any) }, d drafter, n int) []int32 {
+	if !d.drafts(n) {
+		return nil
+	}
+	ids, err := d.draft(context.Background(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
 // What followed the last tokens before is what may follow them now: where most of them were alike, two at least, the last time.
 func TestNgrams(t *testing.T) {
 	for _, c := range []struct {
@@ -36,7 +48,7 @@ func TestNgrams(t *testing.T) {
 	} {
 		g := newNgrams()
 		g.add(c.text...)
-		if got := g.draft(c.n); !slices.Equal(got, c.want) {
+		if got := drafted(t, g, c.n); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -61,7 +73,7 @@ func TestNgramsFindTheLast(t *testing.T) {
 				}
 			}
 		}
-		if got := g.draft(n); !slices.Equal(got, want) {
+		if got := drafted(t, g, n); !slices.Equal(got, want) {
 			t.Fatalf("%v, want %v", got, want)
 		}
 	})
@@ -136,14 +148,14 @@ func TestDraftsEnd(t *testing.T) {
 
 // Where drafts are wrong time and again, ever fewer are made; an accepted one is followed by a longer one.
 func TestDraftsLearn(t *testing.T) {
-	d := &drafting{writing: &writing{result: &Result{}}, texts: newNgrams(), most: MostDraft}
-	d.texts.add(1, 1, 1)
+	d := &drafting{writing: &writing{result: &Result{}}, by: newNgrams(), most: MostDraft}
+	d.by.add(1, 1, 1)
 	lengths := func(n int, accepted func(drafted int) int) (list []int) {
 		for range n {
-			draft := d.draft(100)
-			list = append(list, len(draft))
-			if len(draft) > 0 {
-				d.learn(len(draft), accepted(len(draft)))
+			draft := d.length(100)
+			list = append(list, draft)
+			if draft > 0 {
+				d.learn(draft, accepted(draft))
 			}
 		}
 		return list
@@ -158,8 +170,8 @@ func TestDraftsLearn(t *testing.T) {
 	if got, want := lengths(4, func(int) int { return 1 }), []int{7, 3, 3, 3}; !slices.Equal(got, want) {
 		t.Errorf("half right ones: %v, want %v", got, want)
 	}
-	if got := d.draft(2); got != nil {
-		t.Errorf("a draft of %d where two are wanted, which no step is recorded of", len(got))
+	if got := d.length(2); got != 0 {
+		t.Errorf("a draft of %d where two are wanted, which no step is recorded of", got)
 	}
 }
 

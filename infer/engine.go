@@ -68,6 +68,7 @@ type Engine struct {
 	end      []*model.Module // what is left to be run for rows whose logits are wanted: the head, behind others perhaps
 	pages    *model.Pages
 	choice   *choice
+	draft    *draftModel         // or nil
 	replays  map[decode][]func() // recorded decode steps, by stage
 	each     map[int]int         // how many rows of a pass of so many go through modules at once
 	track    track
@@ -286,6 +287,9 @@ func (e *Engine) sync() error {
 
 // Close frees the model and closes its devices.
 func (e *Engine) Close() {
+	if e.draft != nil {
+		e.draft.session.Engine.Close()
+	}
 	for _, s := range e.stages {
 		if k, ok := s.dev.(device.Keeper); ok {
 			k.KeepDecoded(0)

@@ -22,7 +22,7 @@ type Generation struct {
 	Limit   int // tokens to generate, at most
 	Sampler Sampler
 	Seed    uint64
-	Draft   int      // tokens that may be drafted at a time, by what has followed the last ones before, up to MostDraft: faster where a text repeats
+	Draft   int      // tokens that may be drafted at a time, up to MostDraft: by the engine's draft model, or by what has followed the last ones before
 	End     []int32  // tokens that end the text and are not part of it
 	Stops   []string // texts that end the text and are not part of it
 	StopIDs []int32  // tokens that do as Stops do, which need not have a text

@@ -331,14 +331,22 @@ func TestGPUDrafts(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, draft := range []int{1, 3, MostDraft} {
-					g.Draft = draft
-					got, err := e.Generate(t.Context(), &g)
-					if err != nil || len(got.Tokens) != len(want.Tokens) {
-						t.Fatalf("drafts of %d: %+v, %v, want %d tokens", draft, got, err, len(want.Tokens))
+				for _, by := range []string{"", dir} {
+					if by != "" {
+						openDraft(t, e, by)
 					}
-					if err := likely(ref, prompt, want.Tokens, got.Tokens); err != nil {
-						t.Errorf("drafts of %d: %v", draft, err)
+					for _, draft := range []int{1, 3, MostDraft} {
+						g.Draft = draft
+						got, err := e.Generate(t.Context(), &g)
+						if err != nil || len(got.Tokens) != len(want.Tokens) {
+							t.Fatalf("drafts of %d by %q: %+v, %v, want %d tokens", draft, by, got, err, len(want.Tokens))
+						}
+						if by != "" && e.spec.MoE.Experts == 0 && got.Accepted < got.Drafted/2 {
+							t.Errorf("%d of %d tokens that the model itself has drafted were accepted, want nearly all", got.Accepted, got.Drafted)
+						}
+						if err := likely(ref, prompt, want.Tokens, got.Tokens); err != nil {
+							t.Errorf("drafts of %d by %q: %v", draft, by, err)
+						}
 					}
 				}
 			})

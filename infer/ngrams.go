@@ -1,5 +1,7 @@
 package infer
 
+import "context"
+
 // MostDraft is how many tokens may be drafted at a time: GPUs multiply eight rows in little more time than four.
 const MostDraft = 7
 
@@ -35,12 +37,11 @@ func (g *ngrams) add(ids ...int32) {
 	}
 }
 
-// draft returns n tokens that may follow, or none. What would be behind the end of the text is what has been drafted.
-func (g *ngrams) draft(n int) []int32 {
+func (g *ngrams) drafts(n int) bool { return n > 0 && g.alike() > 0 }
+
+// draft returns n tokens that may follow. What would be behind the end of the text is what has been drafted.
+func (g *ngrams) draft(_ context.Context, n int) ([]int32, error) {
 	from := g.alike()
-	if from == 0 || n < 1 {
-		return nil
-	}
 	end := len(g.text)
 	draft := make([]int32, n)
 	for i := range draft {
@@ -50,7 +51,7 @@ func (g *ngrams) draft(n int) []int32 {
 			draft[i] = draft[at-end]
 		}
 	}
-	return draft
+	return draft, nil
 }
 
 // alike returns where what followed the last tokens begins, or 0.

@@ -36,7 +36,7 @@ func (w *writing) run(ctx context.Context) error {
 		return e.sync()
 	}
 	if w.Draft > 0 {
-		return (&drafting{writing: w, kind: k, texts: newNgrams(), most: w.Draft}).run(ctx)
+		return (&drafting{writing: w, kind: k, by: w.drafter(), most: w.Draft}).run(ctx)
 	}
 	e.start([]model.Run{{Position: len(s.held)}})
 	f := e.front(k, 1, min(w.Limit-1, room))
@@ -57,6 +57,16 @@ func (w *writing) run(ctx context.Context) error {
 		return w.noRoom(e.Options.Positions + 1)
 	}
 	return nil
+}
+
+// drafter returns the engine's draft model, or what goes by the text alone.
+func (w *writing) drafter() drafter {
+	m := w.session.Engine.draft
+	if m == nil {
+		return newNgrams()
+	}
+	m.begin(w.Sampler, w.Seed)
+	return m
 }
 
 // take adds a token to the text and reports whether it ends it.

@@ -42,7 +42,7 @@ func (o *inferOptions) converse(c *cobra.Command, a *app, dir string, p *prompte
 	if err != nil {
 		return err
 	}
-	e, err := o.open(a, dir, spec, cmp.Or(o.length, min(conversationLength, cmp.Or(spec.MaxPositions, conversationLength))))
+	e, err := o.open(a, dir, spec, p, cmp.Or(o.length, min(conversationLength, cmp.Or(spec.MaxPositions, conversationLength))))
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (t *conversation) answer(ctx context.Context, text string) error {
 	}
 	fmt.Fprintln(t.app.out)
 	fmt.Fprintf(t.app.err, "(%d prompt tokens, %d of them cached, first token after %v; %d tokens, %.1f a second%s; %s)\n",
-		r.PromptTokens, r.Cached, r.FirstToken.Round(time.Millisecond), len(r.Tokens), r.PerSecond, t.options.drafted(r), reason)
+		r.PromptTokens, r.Cached, r.FirstToken.Round(time.Millisecond), len(r.Tokens), r.PerSecond, t.options.draft.told(r), reason)
 	return nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -18,7 +17,8 @@ import (
 
 type inferOptions struct {
 	model, prompt, promptFile string
-	tokens, length, ngram     int
+	tokens, length            int
+	draft                     draftOptions
 	sampler                   infer.Sampler
 	sample                    bool
 	seed                      uint64
@@ -56,13 +56,18 @@ in \ goes on in the next.
 --ngram drafts up to seven tokens at a time by what has followed the last ones before,
 in the prompt or the text, and accepts those that the model chooses, too
 (n-gram speculative decoding): faster where a text repeats what is there, as an edited program
-or a summary does, and somewhat slower elsewhere. Not with penalties, nor with models
+or a summary does, and somewhat slower elsewhere.
+
+-dm has a small model of the same tokens draft (speculative decoding): one of the same
+family, or the model itself at fewer bits. The larger the model, the more it gains. With
+drafts of either kind the text stays the same. Neither goes with penalties, or with models
 that have linear attention.`,
 		Example: `  exl2 infer -m llama-4.0bpw -p "Once upon a time" -t 200
   exl2 infer -m llama-4.0bpw -p "1, 2, 3," -temp 0.8 -topp 0.9 --seed 7
   cat story.txt | exl2 infer -m llama-4.0bpw --stop "The End" --json
   exl2 infer -m llama-4.0bpw --chat --system "Answer in one sentence."
   exl2 infer -m llama-4.0bpw --chat --ngram --prompt-file rename-this-function.txt -t 2000
+  exl2 infer -m llama-70b-2.5bpw -dm llama-1b-4.0bpw -p "Once upon a time" -t 500
   exl2 infer -m llama-4.0bpw --chat -p "Why is the sky blue?" --show-prompt`,
 		Args: flagsOnly,
 		RunE: func(c *cobra.Command, _ []string) error { return runInfer(c, a, o) },
@@ -85,8 +90,7 @@ that have linear attention.`,
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the sampler")
 	f.StringArrayVar(&o.stops, "stop", nil, "text, or special token, that ends the generation; may be repeated")
 	f.BoolVar(&o.noBOS, "prompt-no-bos", false, "do not begin the prompt with the BOS token (-pnb)")
-	f.IntVar(&o.ngram, "ngram", 0, "draft up to so many tokens by what followed the last ones before: faster where a text repeats (-ngram)")
-	f.Lookup("ngram").NoOptDefVal = strconv.Itoa(infer.MostDraft)
+	o.draft.flags(f)
 	o.chat.flags(f)
 	ropeFlags(f, &o.ropeScale, &o.ropeAlpha)
 	a.runFlags(f)
@@ -105,12 +109,6 @@ type inferResult struct {
 	*shownPrompt
 }
 
-// drafts is what --ngram adds to the JSON.
-type drafts struct {
-	Drafted  int `json:"drafted_tokens"`
-	Accepted int `json:"accepted_tokens"`
-}
-
 func (o *inferOptions) check(c *cobra.Command) error {
 	switch {
 	case o.model == "":
@@ -120,10 +118,10 @@ func (o *inferOptions) check(c *cobra.Command) error {
 	case c.Flags().Changed("prompt-file") && o.promptFile == "":
 		return usage("--prompt-file: empty name; leave the flag out to read the prompt from stdin")
 	}
-	if err := o.chat.check(); err != nil {
+	if err := cmp.Or(o.chat.check(), o.draft.check(c.Flags())); err != nil {
 		return err
 	}
-	if err := cmp.Or(within("tokens", o.tokens, 0, infer.MaxPositions), within("length", o.length, 0, infer.MaxPositions), within("ngram", o.ngram, 0, infer.MostDraft), checkRope(o.ropeScale, o.ropeAlpha)); err != nil {
+	if err := cmp.Or(within("tokens", o.tokens, 0, infer.MaxPositions), within("length", o.length, 0, infer.MaxPositions), checkRope(o.ropeScale, o.ropeAlpha)); err != nil {
 		return err
 	}
 	for _, s := range o.stops {
@@ -179,24 +177,13 @@ func runInfer(c *cobra.Command, a *app, o *inferOptions) error {
 		if !o.chat.show {
 			prompt = nil
 		}
-		out := inferResult{r.Text, r.PromptTokens, len(r.Tokens), r.Reason, r.FirstToken.Seconds(), r.PerSecond, nil, prompt}
-		if o.ngram > 0 {
-			out.drafts = &drafts{r.Drafted, r.Accepted}
-		}
+		out := inferResult{r.Text, r.PromptTokens, len(r.Tokens), r.Reason, r.FirstToken.Seconds(), r.PerSecond, o.draft.result(r), prompt}
 		return a.print(out, nil)
 	}
 	fmt.Fprintln(a.out)
 	fmt.Fprintf(a.err, "\n%d prompt tokens, first token after %v; %d tokens generated, %.1f a second%s; ended by %s\n",
-		r.PromptTokens, r.FirstToken.Round(time.Millisecond), len(r.Tokens), r.PerSecond, o.drafted(r), r.Reason)
+		r.PromptTokens, r.FirstToken.Round(time.Millisecond), len(r.Tokens), r.PerSecond, o.draft.told(r), r.Reason)
 	return nil
-}
-
-// drafted says how drafts went, if there were to be any.
-func (o *inferOptions) drafted(r *infer.Result) string {
-	if o.ngram == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", %d of %d drafted ones accepted", r.Accepted, r.Drafted)
 }
 
 // limit returns how many tokens may follow a prompt: as many as are asked for, and as
@@ -225,7 +212,7 @@ func (o *inferOptions) answer(c *cobra.Command, a *app, dir string, p *prompter,
 	if err := p.known(g.Prompt, spec.Vocab); err != nil {
 		return nil, fmt.Errorf("model %s: %w", dir, err)
 	}
-	e, err := o.open(a, dir, spec, max(o.length, len(g.Prompt)+g.Limit, 1))
+	e, err := o.open(a, dir, spec, p, max(o.length, len(g.Prompt)+g.Limit, 1))
 	if err != nil {
 		return nil, err
 	}
@@ -233,12 +220,20 @@ func (o *inferOptions) answer(c *cobra.Command, a *app, dir string, p *prompter,
 	return a.generate(c.Context(), dir, &infer.Session{Engine: e, Once: true}, g)
 }
 
-// open loads the model, with room for so many positions, if it can do what flags say.
-func (o *inferOptions) open(a *app, dir string, spec arch.Spec, positions int) (*infer.Engine, error) {
-	if err := infer.CheckDraft(o.ngram, o.sampler, spec.Recurrent()); err != nil {
+// open loads the model, and what drafts for it, with room for so many positions, if it can do what flags say.
+func (o *inferOptions) open(a *app, dir string, spec arch.Spec, p *prompter, positions int) (*infer.Engine, error) {
+	if err := infer.CheckDraft(o.draft.most(), o.sampler, spec.Recurrent()); err != nil {
 		return nil, usageError{err}
 	}
-	return a.openModel(dir, infer.Options{Positions: positions, RopeScale: o.ropeScale, RopeAlpha: o.ropeAlpha})
+	e, err := a.openModel(dir, infer.Options{Positions: positions, RopeScale: o.ropeScale, RopeAlpha: o.ropeAlpha})
+	if err != nil {
+		return nil, err
+	}
+	if err := o.draft.open(e, p.tokenizer); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
 }
 
 // generate continues a prompt and writes the text to stdout as it comes, unless

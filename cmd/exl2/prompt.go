@@ -122,7 +122,7 @@ func beyond(t *tokenizer.Tokenizer, id int32, vocab int) error {
 // generation returns what the flags say of the text to generate.
 func (p *prompter) generation(o *inferOptions, prompt []int32, limit int) *infer.Generation {
 	return &infer.Generation{
-		Prompt: prompt, Limit: limit, Sampler: o.sampler, Seed: o.seed, Draft: o.ngram, End: p.end, Stops: p.stops, StopIDs: p.stopIDs,
+		Prompt: prompt, Limit: limit, Sampler: o.sampler, Seed: o.seed, Draft: o.draft.most(), End: p.end, Stops: p.stops, StopIDs: p.stopIDs,
 		Text: p.tokenizer.NewStream(tokenizer.DecodeOptions{SkipSpecial: true}),
 	}
 }

@@ -26,7 +26,7 @@ var (
 		"lm": "low-mem", "fst": "fast-safetensors", "ic": "ignore-compatibility", "sl": "stream-layers", "chunk": "chunk-size", "mol": "max-output-len",
 		"tp": "tensor-parallel", "et": "eval-token", "e8": "eval-token-8bit", "eq4": "eval-token-q4", "eq6": "eval-token-q6", "eq8": "eval-token-q8",
 		"ecl": "eval-context-lens", "sp": "standard-perplexity", "ps": "prompt-speed", "s": "speed", "mix": "mix-layers", "rr": "rank-reduce",
-		"ept": "experts-per-token", "lq4": "load-q4", "ry": "rope-yarn", "ngram": "ngram",
+		"ept": "experts-per-token", "lq4": "load-q4", "ry": "rope-yarn", "ngram": "ngram", "dm": "draft-model-dir", "dn": "num-draft-tokens",
 	}
 	// Of test_inference.py's, those that bench does not use otherwise.
 	speedNames = without(inferenceNames, "p", "t", "l", "eb")

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/pflag"
+
+	"exl2/infer"
+	"exl2/infer/tokenizer"
+)
+
+// draftOptions say what drafts tokens of a text.
+type draftOptions struct {
+	ngram, tokens int
+	model         string
+}
+
+// usualDraft is how many tokens a draft model drafts at a time, as ExLlamaV2's.
+const usualDraft = 5
+
+func (o *draftOptions) flags(f *pflag.FlagSet) {
+	f.IntVar(&o.ngram, "ngram", 0, "draft up to so many tokens by what followed the last ones before: faster where a text repeats (-ngram)")
+	f.Lookup("ngram").NoOptDefVal = strconv.Itoa(infer.MostDraft)
+	f.StringVar(&o.model, "draft-model-dir", "", "a small model of the same tokens, to draft for a large one (-dm)")
+	f.IntVar(&o.tokens, "num-draft-tokens", usualDraft, "tokens that it drafts at a time, at most (-dn)")
+}
+
+func (o *draftOptions) check(f *pflag.FlagSet) error {
+	switch {
+	case f.Changed("draft-model-dir") && o.model == "":
+		return usage("--draft-model-dir (-dm): empty name")
+	case o.model != "" && f.Changed("ngram"):
+		return usage("--ngram and --draft-model-dir (-dm) are both given")
+	case o.model == "" && f.Changed("num-draft-tokens"):
+		return usage("--num-draft-tokens (-dn) is for a --draft-model-dir (-dm); or give --ngram %d", o.tokens)
+	}
+	return cmp.Or(within("ngram", o.ngram, 0, infer.MostDraft), within("num-draft-tokens", o.tokens, 1, infer.MostDraft))
+}
+
+// most is how many tokens are drafted at a time.
+func (o *draftOptions) most() int {
+	if o.model != "" {
+		return o.tokens
+	}
+	return o.ngram
+}
+
+// open has the draft model draft for e, if there is one, and it has the tokens of the model's tokenizer.
+func (o *draftOptions) open(e *infer.Engine, of *tokenizer.Tokenizer) error {
+	if o.model == "" {
+		return nil
+	}
+	dir, err := findModel(o.model)
+	if err != nil {
+		return err
+	}
+	own, err := tokenizer.Load(dir)
+	if err == nil {
+		err = sameTokens(own, of)
+	}
+	if err != nil {
+		return fmt.Errorf("draft model %s: %w", o.model, err)
+	}
+	return e.OpenDraft(dir)
+}
+
+// sameTokens refuses a draft model's tokenizer of which a token is another one than the model's. One may have more than the other.
+func sameTokens(draft, model *tokenizer.Tokenizer) error {
+	for id := range int32(min(draft.VocabSize(), model.VocabSize())) {
+		a, _ := draft.Token(id)
+		b, _ := model.Token(id)
+		if a != b {
+			return fmt.Errorf("token %d is %q, and %q in the model that it drafts for; give a model of the same tokens", id, a, b)
+		}
+	}
+	return nil
+}
+
+// told says how drafts went, if there were to be any.
+func (o *draftOptions) told(r *infer.Result) string {
+	if o.most() == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d of %d drafted ones accepted", r.Accepted, r.Drafted)
+}
+
+// drafts is what drafts add to the JSON.
+type drafts struct {
+	Drafted  int `json:"drafted_tokens"`
+	Accepted int `json:"accepted_tokens"`
+}
+
+// result returns what is added, or nil.
+func (o *draftOptions) result(r *infer.Result) *drafts {
+	if o.most() == 0 {
+		return nil
+	}
+	return &drafts{r.Drafted, r.Accepted}
+}
