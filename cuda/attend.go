@@ -65,7 +65,7 @@ func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, of device.Cache, layer int
 	want((k.Nil() || h.Q.Nil() == h.K.Nil()) && (h.Q.Nil() || h.Q.Cols == queries) && (h.K.Nil() || h.K.Cols == keys) && (h.V.Nil() || h.V.Cols == a.HeadDim), "Mix", h.Q, h.K, h.V)
 	t := rowsAttend{y: y, q: q, own: own{k, v, freqs, h, r}, cache: of.(*cache), layer: layer, Attend: a, batch: b}
 	single := b.Span == 1 && a.Latent == 0 && d.together(a, q.Rows)
-	if t.own.odd() && !(single && d.meetTakes(t)) && !d.runTakes(t) {
+	if t.own.odd() && !(single && d.meetTakes(t) || d.runTakes(t)) {
 		single = single && !h.Late
 		h = d.normApart(q, k, v, h, a)
 		t.own.heads = h

@@ -51,11 +51,13 @@ const (
 
 // pause is for how long the host sleeps that has waited for an entry for some time.
 func (r *tokenRing) pause(waited time.Duration) time.Duration {
-	soon, late := r.waited*3/4, r.waited*5/4
-	if waited >= soon && waited < late {
+	switch soon, late := r.waited*3/4, r.waited*5/4; {
+	case waited < soon:
+		return min(lookEvery, max(soon-waited, lookOften))
+	case waited < late:
 		return lookOften
 	}
-	return min(lookEvery, max(soon-waited, lookOften))
+	return lookEvery
 }
 
 // Read waits for an entry.

@@ -3,6 +3,7 @@ package cuda
 import (
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"exl2/internal/tensor"
@@ -86,5 +87,20 @@ func TestStepTakesOneLaunch(t *testing.T) {
 	delete(f.calls, cuCtxSetCurrent)
 	if len(f.calls) != 1 || f.calls[cuGraphLaunch] != 1 {
 		t.Errorf("calls %v, want one launch", f.calls)
+	}
+}
+
+// The host looks more often about when the token before came, and sleeps until then, and behind that, longer.
+func TestTokenRingPause(t *testing.T) {
+	const us = time.Microsecond
+	for _, c := range []struct{ before, waited, want time.Duration }{
+		{0, 0, lookEvery}, {0, 900 * us, lookEvery},
+		{1000 * us, 0, lookEvery}, {1000 * us, 720 * us, 30 * us}, {1000 * us, 748 * us, lookOften}, {1000 * us, 750 * us, lookOften}, {1000 * us, 1249 * us, lookOften},
+		{1000 * us, 1250 * us, lookEvery}, {1000 * us, 90000 * us, lookEvery}, {8 * us, 0, 6 * us}, {4 * us, 0, lookOften},
+	} {
+		r := &tokenRing{waited: c.before}
+		if got := r.pause(c.waited); got != c.want {
+			t.Errorf("%v behind %v: %v, want %v", c.waited, c.before, got, c.want)
+		}
 	}
 }

@@ -47,23 +47,23 @@ func (o *draftOptions) most() int {
 	return o.ngram
 }
 
-// open has the draft model draft for e, if there is one, and it has the tokens of the model's tokenizer.
-func (o *draftOptions) open(e *infer.Engine, of *tokenizer.Tokenizer) error {
+// find returns the folder of the draft model, or "" without one. It has to have the tokens of the model's tokenizer.
+func (o *draftOptions) find(of *tokenizer.Tokenizer) (string, error) {
 	if o.model == "" {
-		return nil
+		return "", nil
 	}
 	dir, err := findModel(o.model)
 	if err != nil {
-		return err
+		return "", err
 	}
 	own, err := tokenizer.Load(dir)
 	if err == nil {
 		err = sameTokens(own, of)
 	}
 	if err != nil {
-		return fmt.Errorf("draft model %s: %w", o.model, err)
+		return "", fmt.Errorf("draft model %s: %w", o.model, err)
 	}
-	return e.OpenDraft(dir)
+	return dir, nil
 }
 
 // sameTokens refuses a draft model's tokenizer of which a token is another one than the model's. One may have more than the other.

@@ -225,11 +225,15 @@ func (o *inferOptions) open(a *app, dir string, spec arch.Spec, p *prompter, pos
 	if err := infer.CheckDraft(o.draft.most(), o.sampler, spec.Recurrent()); err != nil {
 		return nil, usageError{err}
 	}
-	e, err := a.openModel(dir, infer.Options{Positions: positions, RopeScale: o.ropeScale, RopeAlpha: o.ropeAlpha})
+	small, err := o.draft.find(p.tokenizer)
 	if err != nil {
 		return nil, err
 	}
-	if err := o.draft.open(e, p.tokenizer); err != nil {
+	e, err := a.openModel(dir, infer.Options{Positions: positions, RopeScale: o.ropeScale, RopeAlpha: o.ropeAlpha})
+	if err != nil || small == "" {
+		return e, err
+	}
+	if err := e.OpenDraft(small); err != nil {
 		e.Close()
 		return nil, err
 	}
