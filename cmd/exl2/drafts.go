@@ -47,8 +47,9 @@ func (o *draftOptions) most() int {
 	return o.ngram
 }
 
-// find returns the folder of the draft model, or "" without one. It has to have the tokens of the model's tokenizer.
-func (o *draftOptions) find(of *tokenizer.Tokenizer) (string, error) {
+// find returns the folder of the draft model, or "" without one. It has to have the tokens of the model's tokenizer, and it is told if it has
+// the first of them alone.
+func (o *draftOptions) find(a *app, of *tokenizer.Tokenizer) (string, error) {
 	if o.model == "" {
 		return "", nil
 	}
@@ -62,6 +63,9 @@ func (o *draftOptions) find(of *tokenizer.Tokenizer) (string, error) {
 	}
 	if err != nil {
 		return "", fmt.Errorf("draft model %s: %w", o.model, err)
+	}
+	if n, all := own.VocabSize(), of.VocabSize(); n < all {
+		a.note(fmt.Sprintf("draft model %s: it has the first %d of %d tokens; behind one of the others nothing is drafted", o.model, n, all))
 	}
 	return dir, nil
 }

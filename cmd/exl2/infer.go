@@ -225,7 +225,7 @@ func (o *inferOptions) open(a *app, dir string, spec arch.Spec, p *prompter, pos
 	if err := infer.CheckDraft(o.draft.most(), o.sampler, spec.Recurrent()); err != nil {
 		return nil, usageError{err}
 	}
-	small, err := o.draft.find(p.tokenizer)
+	small, err := o.draft.find(a, p.tokenizer)
 	if err != nil {
 		return nil, err
 	}
