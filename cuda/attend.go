@@ -65,12 +65,14 @@ func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, of device.Cache, layer int
 	want((k.Nil() || h.Q.Nil() == h.K.Nil()) && (h.Q.Nil() || h.Q.Cols == queries) && (h.K.Nil() || h.K.Cols == keys) && (h.V.Nil() || h.V.Cols == a.HeadDim), "Mix", h.Q, h.K, h.V)
 	t := rowsAttend{y: y, q: q, own: own{k, v, freqs, h, r}, cache: of.(*cache), layer: layer, Attend: a, batch: b}
 	single := b.Span == 1 && a.Latent == 0 && d.together(a, q.Rows)
-	if t.own.odd() && !(single && d.meetTakes(t) || d.runTakes(t)) {
+	_, run := d.runTakes(t)
+	if t.own.odd() && !(single && d.meetTakes(t) || run) {
 		single = single && !h.Late
 		h = d.normApart(q, k, v, h, a)
 		t.own.heads = h
+		_, run = d.runTakes(t)
 	}
-	if single || d.runTakes(t) {
+	if single || run {
 		want((k.Nil() || k.Rows == q.Rows && k.Cols == a.KVHeads*a.HeadDim) && v.Rows == k.Rows && v.Cols == k.Cols && r.Dims <= a.HeadDim && freqs.Cols == r.Dims/2, "Mix", y, q, k, v, freqs)
 		d.attend(y, q, t.own, of, layer, a, b)
 		return
@@ -126,9 +128,9 @@ func (d *Device) attend(y, q tensor.Tensor, o own, of device.Cache, layer int, a
 		return
 	}
 	t := rowsAttend{y: y, q: q, own: o, cache: c, layer: layer, Attend: a, batch: b}
+	v, run := d.runTakes(t)
 	switch {
-	case d.runTakes(t):
-		v, _ := runVariantFor(t)
+	case run:
 		t.places = d.placesOf(y, a.Reader, false)
 		d.attendMeet(v, t)
 	case a.HeadDim > wideHead && !(b.Span == 1 && d.meetsWide(a)) && !d.runsWide(q, b):

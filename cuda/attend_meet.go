@@ -29,7 +29,7 @@ var meetVariants = []meetVariant{
 	{rowsShape{128, 16, false}, attend_meet_few, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_128_16, nil}},
 	{rowsShape{256, 8, false}, attend_meet_few, 2, spreadReach, normVariant[meetFunc]{(*Device).attend_meet_256_8_short, (*Device).attend_meet_256_8_short_more}},
 	{rowsShape{256, 8, false}, attend_meet_few, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_256_8, (*Device).attend_meet_256_8_more}},
-	{rowsShape{512, 8, false}, attend_meet_few, 2, 0, normVariant[meetFunc]{(*Device).attend_meet_512_8_more, (*Device).attend_meet_512_8_more}},
+	{rowsShape{512, 8, false}, attend_meet_few, 2, 0, always((*Device).attend_meet_512_8_more)},
 	{rowsShape{64, 8, true}, attend_meet_many, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_64_any, nil}},
 	{rowsShape{128, 8, true}, attend_meet_few, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_128_any, nil}},
 	{rowsShape{256, 8, true}, attend_meet_few, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_256_any, nil}},
@@ -37,12 +37,15 @@ var meetVariants = []meetVariant{
 
 // runVariants are those of runs.
 var runVariants = []meetVariant{
-	{rowsShape{64, 8, false}, attend_meet_many, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_64_8_runs, (*Device).attend_meet_64_8_runs}},
-	{rowsShape{64, 16, false}, attend_meet_many, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_64_16_runs, (*Device).attend_meet_64_16_runs}},
-	{rowsShape{128, 8, false}, attend_meet_many, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_128_8_runs, (*Device).attend_meet_128_8_runs}},
-	{rowsShape{128, 16, false}, attend_meet_few, 1, 0, normVariant[meetFunc]{(*Device).attend_meet_128_16_runs, (*Device).attend_meet_128_16_runs}},
-	{rowsShape{256, 8, false}, attend_meet_few, 2, 0, normVariant[meetFunc]{(*Device).attend_meet_256_8_runs, (*Device).attend_meet_256_8_runs}},
+	{rowsShape{64, 8, false}, attend_meet_many, 1, 0, always((*Device).attend_meet_64_8_runs)},
+	{rowsShape{64, 16, false}, attend_meet_many, 1, 0, always((*Device).attend_meet_64_16_runs)},
+	{rowsShape{128, 8, false}, attend_meet_many, 1, 0, always((*Device).attend_meet_128_8_runs)},
+	{rowsShape{128, 16, false}, attend_meet_few, 1, 0, always((*Device).attend_meet_128_16_runs)},
+	{rowsShape{256, 8, false}, attend_meet_few, 2, 0, always((*Device).attend_meet_256_8_runs)},
 }
+
+// always is a kernel that does all there is, whether there is more or not.
+func always(k meetFunc) normVariant[meetFunc] { return normVariant[meetFunc]{k, k} }
 
 // stackedReach is from how many positions on 16 heads of several rows are attended to by one block, where eight are faster otherwise.
 const stackedReach = 8192
@@ -74,20 +77,19 @@ func (v meetVariant) sets(t rowsAttend) (heads, rows int) {
 // runReads is up to how many keys of a head runs are attended to by attend_meet.cu, where each is read more than once.
 const runReads = 1 << 18
 
-// runTakes reports whether attend_meet.cu attends to runs, and is faster: to few rows, where all blocks run at the same time. Rows that are normalized
-// whole are so before.
-func (d *Device) runTakes(t rowsAttend) bool {
+// runTakes returns the kernel of attend_meet.cu that attends to runs, and whether there is one that is faster: to few rows, where all blocks run at the
+// same time. Rows that are normalized whole are so before.
+func (d *Device) runTakes(t rowsAttend) (v meetVariant, ok bool) {
 	span := t.batch.Span
 	if span < 2 || span > attend_meet_most_run || t.Latent > 0 || t.own.heads.Whole && !t.own.heads.Q.Nil() || !d.hopper() {
-		return false
+		return v, false
 	}
-	v, ok := runVariantFor(t)
-	if !ok || v.of(t.own) == nil {
-		return false
+	if v, ok = runVariantFor(t); !ok || v.of(t.own) == nil {
+		return v, false
 	}
 	heads, rows := v.sets(t)
 	once := rows*span == t.q.Rows
-	return heads*rows <= d.sms && (once || heads*rows*t.most() <= runReads) && d.meets()
+	return v, heads*rows <= d.sms && (once || heads*rows*t.most() <= runReads) && d.meets()
 }
 
 // meetTakes reports whether attend_meet.cu may attend, and is faster: for single rows, where the

@@ -170,7 +170,7 @@ func rowShared(s rowsShape, warps, sharing, group, found int) int {
 		exchanged = 2 * warps * s.heads / 8 * 32 * 4 * single
 	}
 	fixed := exchanged + s.heads*(s.dim+8)*half + 2*s.dim*half + s.dim/2*2*single + 2*s.heads*warps*single
-	return pieces(fixed, aligned)*aligned + aligned + max(units*min(group, s.heads)*(s.dim+attend_row_padding)*single, found)
+	return pieces(fixed, aligned)*aligned + aligned + max(units*min(group, s.heads)*(s.dim+attend_block_padding)*single, found)
 }
 
 // runShared is what a block of runs takes beside that: keys, values and turns of all its rows but one.

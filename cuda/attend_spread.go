@@ -39,7 +39,7 @@ func (d *Device) spreadTakes(t rowsAttend) bool {
 // as many as there is room for.
 func (d *Device) attendSpread(v spreadVariant, t rowsAttend) {
 	const warps = attend_spread_warps
-	sets, stride := t.KVHeads, t.HeadDim+attend_row_padding
+	sets, stride := t.KVHeads, t.HeadDim+attend_block_padding
 	kernel, parts := v.kernel, d.spreadParts(t, attend_spread_blocks)
 	if parts < t.q.Rows {
 		kernel, parts = v.more, max(t.q.Rows, d.spreadParts(t, attend_spread_more_blocks))

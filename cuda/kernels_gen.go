@@ -872,6 +872,8 @@ const (
 	attend_back_tiles_threads        = 32 * attend_back_tiles_warps
 	attend_back_tiles_side           = 64
 	attend_back_tiles_tile           = 32
+	rows_at_once                     = 16
+	attend_block_padding             = 4
 	attend_hopper_groups             = 2
 	attend_hopper_group_rows         = 64
 	attend_hopper_rows_a_block       = attend_hopper_groups * attend_hopper_group_rows
@@ -882,8 +884,6 @@ const (
 	attend_hopper_map_bytes          = 128
 	attend_hopper_alignment          = 1024
 	attend_hopper_nowhere            = -1 << 20
-	rows_at_once                     = 16
-	attend_row_padding               = 4
 	link_most_linked                 = 4
 	link_squares_stride              = 2052
 	products_most_matrices           = 4
