@@ -7,6 +7,7 @@ import (
 
 	"exl2/internal/device"
 	"exl2/internal/model"
+	"exl2/internal/tensor"
 )
 
 // A decode is a kind of decode steps: all modules for one position of some
@@ -51,7 +52,7 @@ func (e *Engine) decode(k decode) error {
 	if k.chooses && k.single() {
 		e.furthest++
 		if len(e.stages) > 1 {
-			e.feed(k.rows)
+			e.feed(e.choice.ids(k.rows))
 		}
 	}
 	return nil
@@ -121,9 +122,9 @@ func (e *Engine) parts(rows int) int {
 	return (rows + each - 1) / each
 }
 
-// feed has the next step read the tokens chosen.
-func (e *Engine) feed(rows int) {
-	first, ids := e.stages[0], e.choice.ids(rows)
+// feed has the next step read some of the tokens chosen.
+func (e *Engine) feed(ids tensor.Tensor) {
+	first := e.stages[0]
 	if len(e.stages) == 1 {
 		first.dev.Copy(first.state.IDs, ids)
 		return
@@ -131,11 +132,11 @@ func (e *Engine) feed(rows int) {
 	hand(first.dev, e.choice.dev, first.state.IDs, ids)
 }
 
-// start makes what follows decode steps of one token for each run, of which the
-// first tokens have been chosen.
-func (e *Engine) start(runs []model.Run) {
-	e.use(pass{runs: runs, span: 1})
-	e.feed(len(runs))
+// start makes what follows decode steps of one token of the first sequence, from a position on, of which the first token has been chosen in the
+// last of some rows.
+func (e *Engine) start(position, rows int) {
+	e.use(pass{runs: []model.Run{{Position: position}}, span: 1})
+	e.feed(e.choice.ids(rows).Columns(rows-1, rows))
 }
 
 // choose has a token chosen by the logits of one row of the last pass.

@@ -90,7 +90,7 @@ func (d *drafting) step(ctx context.Context, last int32, most int) ([]int32, err
 	}
 	e, s := d.session.Engine, d.session
 	d.single = false
-	chosen, err := e.verify(len(s.held), append([]int32{last}, draft...), d.kind.how)
+	chosen, err := e.verify(len(s.held), append([]int32{last}, draft...), d.kind)
 	if err != nil {
 		return nil, err
 	}
@@ -155,14 +155,23 @@ func (d *drafting) next(last int32, ahead bool) ([]int32, error) {
 	return ids, err
 }
 
-// verify has a token chosen behind each of ids, which follow one another from a position of the first sequence on.
-func (e *Engine) verify(position int, ids []int32, how manner) ([]int32, error) {
-	e.useAt(position, ids)
-	e.choice.ready(len(ids))
-	if err := e.decode(decode{rows: 1, span: len(ids), chooses: true, how: how}); err != nil {
+// verify returns the tokens chosen behind each of ids.
+func (e *Engine) verify(position int, ids []int32, k decode) ([]int32, error) {
+	if err := e.chooseBehind(position, ids, k); err != nil {
 		return nil, err
 	}
 	return e.choice.read(len(ids))
+}
+
+// chooseBehind has a token chosen behind each of ids, which follow one another from a position of the first sequence on, as steps of a kind choose
+// one.
+func (e *Engine) chooseBehind(position int, ids []int32, k decode) error {
+	e.useAt(position, ids)
+	e.choice.ready(len(ids))
+	if len(ids) > 1 {
+		k.span = len(ids)
+	}
+	return e.decode(k)
 }
 
 // useAt prepares every stage for a pass of ids, which follow one another from a position of the first sequence on.

@@ -29,6 +29,7 @@ func BenchmarkGPUDraftModel(b *testing.B) {
 	}
 	e.draftBy(d)
 	k := e.choice.set(slices.Repeat([]chooser{{}}, 1+MostDraft), e.Vocab())
+	k.rows = 1
 	if err := (&Session{Engine: e}).read(context.Background(), someIDs(depth, e.Vocab()), k.how); err != nil {
 		b.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func BenchmarkGPUDraftModel(b *testing.B) {
 					by.session.held = by.session.held[:min(depth-2, len(by.session.held))] // two tokens are new
 					draft, err := by.draft(context.Background(), n)
 					if err == nil && verifies {
-						_, err = e.verify(depth, append([]int32{1}, draft...), k.how)
+						_, err = e.verify(depth, append([]int32{1}, draft...), k)
 					}
 					if err != nil {
 						b.Fatal(err)
@@ -81,6 +82,7 @@ func BenchmarkGPUDrafts(b *testing.B) {
 	for _, name := range []string{"llama3-8b@4.0", "qwen3-30b-a3b@4.0"} {
 		e := randomEngine(b, name, 8192+64)
 		k := e.choice.set(slices.Repeat([]chooser{{}}, 1+MostDraft), e.Vocab())
+		k.rows = 1
 		for _, depth := range []int{100, 2000, 8192} {
 			s := &Session{Engine: e}
 			if err := s.read(context.Background(), someIDs(depth, e.Vocab()), k.how); err != nil {
@@ -93,7 +95,7 @@ func BenchmarkGPUDrafts(b *testing.B) {
 				b.Run(fmt.Sprintf("%s/depth=%d/tokens=%d", name, depth, n), func(b *testing.B) {
 					ids := someIDs(n, e.Vocab())
 					step := func() {
-						if _, err := e.verify(depth, ids, k.how); err != nil {
+						if _, err := e.verify(depth, ids, k); err != nil {
 							b.Fatal(err)
 						}
 					}

@@ -8,7 +8,6 @@ import (
 	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/devices"
-	"exl2/internal/model"
 )
 
 // A draftModel is a small model that drafts for a larger one of the same tokens (speculative decoding, Leviathan et al. 2023). Its tokens
@@ -119,32 +118,13 @@ func (m *draftModel) draft(ctx context.Context, n int) ([]int32, error) {
 // read reads what is new of the text, has the token behind it chosen, in the last of some rows, and has steps of single tokens go on from there.
 func (m *draftModel) read(ctx context.Context, ids []int32) (rows int, err error) {
 	s, e, n := &m.session, m.session.Engine, len(ids)
-	if n > 1+MostDraft {
-		if err := s.read(ctx, ids, m.kind.how); err != nil {
-			return 0, err
-		}
-		e.start([]model.Run{{Position: len(s.held)}})
-		return 1, nil
+	if rows = n; n > 1+MostDraft {
+		rows, err = 1, s.read(ctx, ids, m.kind.how)
+	} else if err = e.chooseBehind(len(s.held), ids, m.kind); err == nil {
+		s.held = append(s.held, ids...)
 	}
-	e.choice.ready(n)
-	e.useAt(len(s.held), ids)
-	k := m.kind
-	if n > 1 {
-		k.span = n
+	if err == nil && n > 1 { // a step of one goes on by itself
+		e.start(len(s.held), rows)
 	}
-	if err := e.decode(k); err != nil {
-		return 0, err
-	}
-	s.held = append(s.held, ids...)
-	if n > 1 {
-		e.startBehind(len(s.held), n)
-	}
-	return n, nil
-}
-
-// startBehind makes what follows decode steps of the token chosen behind the last of some positions of a sequence.
-func (e *Engine) startBehind(position, rows int) {
-	e.use(pass{runs: []model.Run{{Position: position}}, span: 1})
-	first, ids := e.stages[0], e.choice.ids(rows).Columns(rows-1, rows)
-	first.dev.Copy(first.state.IDs, ids)
+	return rows, err
 }

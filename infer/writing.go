@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"exl2/internal/model"
 )
 
 // A writing is a generation under way. Tokens are chosen on the device, and steps after a
@@ -38,7 +36,7 @@ func (w *writing) run(ctx context.Context) error {
 	if w.Draft > 0 {
 		return (&drafting{writing: w, kind: k, by: w.drafter(), most: w.Draft}).run(ctx)
 	}
-	e.start([]model.Run{{Position: len(s.held)}})
+	e.start(len(s.held), 1)
 	f := e.front(k, 1, min(w.Limit-1, room))
 	f.steady = e.spec.Recurrent() && !s.Once // or the next prompt could not go on from here
 	for f.more() {
