@@ -55,15 +55,12 @@ func (d *Device) attendLatent(y, q tensor.Tensor, c *cache, layer int, a device.
 	v := d.latentVariantFor(b.Span * a.Heads)
 	tiles, runs := pieces(b.Span*a.Heads, v.queries()), q.Rows/b.Span
 	splits := max(1, min(d.sms/(tiles*runs), pieces(b.Table.Cols*c.shape.PageRows, leastShare), most))
-	var out, stats tensor.Tensor
+	found := attendFound{parts: 1}
 	if splits > 1 {
-		out = d.scratch(scratchSums, tensor.F32, q.Rows*a.Heads*splits, a.Latent)
-		stats = d.scratch(scratchStats, tensor.F32, q.Rows*a.Heads*splits, 2)
+		found = d.foundFor(q.Rows, a.Heads, a.Latent, splits)
 	}
 	l := launch{blocks: dim{x: splits, y: tiles, z: runs}, threads: dim{x: 64 * v.pairs}, shared: v.sharedBytes()}
-	v.kernel(d, l, y, out, stats, q, c.k[layer], b.Table, b.Pos, b.Seq, int32(b.Table.Cols), int32(c.shape.PageRows), int32(b.Span), int32(a.Heads), int32(a.HeadDim),
+	v.kernel(d, l, y, found.sums, found.stats, q, c.k[layer], b.Table, b.Pos, b.Seq, int32(b.Table.Cols), int32(c.shape.PageRows), int32(b.Span), int32(a.Heads), int32(a.HeadDim),
 		int32(a.Latent), int64(y.Stride), int64(q.Stride), a.Scale, a.Softcap, a.Temperature, int32(max(a.TemperatureSpan, 1)), int32(a.Window))
-	if splits > 1 {
-		d.attend_latent_join(launch{blocks: dim{x: q.Rows * a.Heads}, threads: dim{x: 128}}, y, out, stats, int32(a.Heads), int32(a.Latent), int32(splits), int64(y.Stride))
-	}
+	found.join(d, y, a)
 }

@@ -68,7 +68,6 @@ const (
 	kernel_attend_latent_4
 	kernel_attend_latent_2
 	kernel_attend_latent_1
-	kernel_attend_latent_join
 	kernel_attend_latent_hopper_128
 	kernel_attend_latent_hopper_192
 	kernel_attend_latent_hopper_256
@@ -498,7 +497,6 @@ var kernels = [kernelCount]struct {
 	kernel_attend_latent_4:                  {"attend_latent", "attend_latent_4", true},
 	kernel_attend_latent_2:                  {"attend_latent", "attend_latent_2", true},
 	kernel_attend_latent_1:                  {"attend_latent", "attend_latent_1", true},
-	kernel_attend_latent_join:               {"attend_latent", "attend_latent_join", true},
 	kernel_attend_latent_hopper_128:         {"attend_latent_hopper", "attend_latent_hopper_128", true},
 	kernel_attend_latent_hopper_192:         {"attend_latent_hopper", "attend_latent_hopper_192", true},
 	kernel_attend_latent_hopper_256:         {"attend_latent_hopper", "attend_latent_hopper_256", true},
@@ -2804,18 +2802,6 @@ func (d *Device) attend_latent_1(l launch, y tensor.Tensor, out tensor.Tensor, s
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_latent_join(l launch, y tensor.Tensor, out tensor.Tensor, stats tensor.Tensor, heads int32, latent int32, splits int32, ldy int64) {
-	a := d.begin(kernel_attend_latent_join)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(out, tensor.F32, "out")
-	a.tensor(stats, tensor.F32, "stats")
-	a.int32(heads)
-	a.int32(latent)
-	a.int32(splits)
-	a.int64(ldy)
 	d.launch(a, l)
 }
 

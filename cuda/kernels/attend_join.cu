@@ -1,7 +1,6 @@
 // attend_join joins what has been found of parts of rows' keys (Found, attend_found.cuh): a thread two columns of a row and
 // head.
 #include "attend.cuh"
-#include "attend_found.cuh"
 #include "order.cuh"
 
 constexpr int threads = 256;

@@ -6,7 +6,7 @@
 // number, row·heads + head: 16 for each pair of its warps. Of each 32 keys, which pass
 // through shared memory, the warps of a pair multiply half, and then half of the
 // columns of the values by all weights. The positions are divided among `splits`
-// blocks, by the last row's position; attend_latent_join joins what they find.
+// blocks, by the last row's position; attend_join.cu joins what they find.
 #include "attend.cuh"
 #include "mma.cuh"
 #include "order.cuh"
@@ -22,8 +22,8 @@ constexpr int queries = 16;  // of a pair of warps
 // Task is what the kernel is given.
 struct Task {
 	half* y;        // [rows, heads·latent], rows ldy elements apart
-	float* out;     // [rows·heads, splits, latent], or null: there is one split
-	float* stats;   // [rows·heads, splits, 2]: largest score, sum of weights
+	float* out;     // [rows, heads, splits, latent], or null: there is one split
+	float* stats;   // [rows, heads, splits, 2]: largest score times log2(e), sum of weights
 	const half* q;  // [rows, heads·dim], rows ldq elements apart
 	const int* pos;  // [rows]
 	const int* seq;  // [rows]
@@ -228,22 +228,3 @@ __device__ void attend(const Task& t, const Cache& c) {
 ATTEND(attend_latent_4, 4, 2)
 ATTEND(attend_latent_2, 2, 1)
 ATTEND(attend_latent_1, 1, 1)
-
-// attend_latent_join joins the splits of a query: a block each.
-extern "C" __global__ void attend_latent_join(
-	half* y,             // [rows, heads·latent], rows ldy elements apart
-	const float* out,    // [rows·heads, splits, latent]
-	const float* stats,  // [rows·heads, splits, 2]
-	int heads, int latent, int splits, int64 ldy) {
-	after_previous();
-	int64 query = blockIdx.x;
-	const float* s = stats + query * splits * 2;
-	float top = no_score, sum = 0;
-	for (int i = 0; i < splits; i++) top = fmaxf(top, s[2 * i]);
-	for (int i = 0; i < splits; i++) sum += s[2 * i + 1] * exp2f(s[2 * i] - top);
-	for (int d = threadIdx.x; d < latent; d += blockDim.x) {
-		float v = 0;
-		for (int i = 0; i < splits; i++) v += out[(query * splits + i) * latent + d] * exp2f(s[2 * i] - top);
-		y[query / heads * ldy + query % heads * latent + d] = __float2half_rn(v / sum);
-	}
-}
