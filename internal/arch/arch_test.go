@@ -136,6 +136,7 @@ func TestDefaults(t *testing.T) {
 func TestLeftovers(t *testing.T) {
 	s, err := parse(`"torch_dtype":"float16","pad_token_id":3,"embd_pdrop":0.1,"_name_or_path":"x","unsloth_version":"1",
 		"attn_logit_softcapping":null,"sliding_window":4096,"logit_scale":1.0,"layer_types":["full_attention","full_attention"],
+		"hidden_act":"silu","activation_function":"silu","layer_norm_eps":0.00001,"position_embedding_type":"rope","use_rotary_pos_emb":true,
 		"color":"red","shape":{"sides":4},"off":false,"rope_scaling":{"type":"linear","factor":2,"flavor":"mint"}`)
 	if err != nil {
 		t.Fatal(err)
@@ -145,12 +146,12 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// A model_type of another known architecture is told of; one that nobody knows, or that is
-// of another spelling, is the file's own affair.
+// A model_type of another architecture, or of none that is known, is told of: published files have both.
 func TestOtherType(t *testing.T) {
 	for fields, want := range map[string][]string{
 		`"model_type":"llama"`:   nil,
-		`"model_type":"yarn"`:    nil,
+		`"model_type":"yarn"`:    {`model_type ("yarn" is not known, that of LlamaForCausalLM is "llama")`},
+		`"model_type":""`:        nil,
 		`"model_type":"mistral"`: {`model_type ("mistral" is that of MistralForCausalLM)`},
 		`"model_type":"exaone"`:  nil, // runs by Llama's class in transformers
 		`"architectures":["LLaMAForCausalLM"],"model_type":"llama"`: nil,
@@ -325,10 +326,21 @@ func TestRefusals(t *testing.T) {
 		"near":                {`"architectures":["Qwen3BestForCausalLM"]`, `"Qwen3BestForCausalLM"; the nearest known is Qwen3ForCausalLM (known: Afmoe`, true},
 		"by type":             {`"architectures":null,"model_type":"llama5"`, `"llama5"; the nearest known is`, true},
 		"foreign arithmetic":  {`"attn_logit_softcapping":50.0`, "attn_logit_softcapping: unsupported: 50.0 is not known of this architecture; if the model does not use it, remove it", true},
+		"foreign activation":  {`"activation_function":"gelu"`, `activation_function: unsupported: "gelu" is not known of this architecture`, true},
+		"foreign positions":   {`"position_embedding_type":"alibi"`, `position_embedding_type: unsupported: "alibi"`, true},
+		"foreign norm":        {`"norm_type":"layernorm"`, `norm_type: unsupported: "layernorm"`, true},
+		"foreign epsilon":     {`"layer_norm_eps":0.001`, "layer_norm_eps: unsupported: 0.001", true},
+		"foreign multipliers": {`"mup_enabled":true`, "mup_enabled: unsupported: true", true},
+		"no rotation":         {`"use_rotary_pos_emb":false`, "use_rotary_pos_emb: unsupported: false", true},
+		"empty architecture":  {`"architectures":[""]`, "architectures: an empty name", false},
+		"object as a size":    {`"hidden_size":{}`, "hidden_size: an object is not a number", false},
+		"no theta":            {`"rope_theta":0`, "config.json: rope_theta: 0, want 1 or more", false},
+		"norms of heads":      {`"architectures":["Qwen3ForCausalLM"],"use_qk_norm":false`, `use_qk_norm: unsupported: "false"`, true},
+		"steps of time":       {`"architectures":["Mamba2ForCausalLM"],"time_step_limit":[0.0,100.0]`, `time_step_limit: unsupported: "0.0 to 100.0"`, true},
 		"both ways":           {`"is_causal":false`, "is_causal: unsupported: false is not known of this architecture", true},
 		"foreign RoPE":        {`"rope_scaling":{"type":"linear","factor":2,"alpha":4}`, "rope_scaling.alpha: unsupported: 4", true},
 		"short window":        {`"sliding_window":64`, "sliding_window: unsupported: 64", true},
-		"two spellings":       {`"rope_scaling":{"type":"linear","factor":2},"rope_parameters":{}`, "rope_scaling: there are rope_parameters, too", false},
+		"two spellings":       {`"rope_scaling":{"type":"linear","factor":2},"rope_parameters":{}`, "rope_scaling: there are rope_parameters, too, which mean the same; remove one of them", false},
 		"two names":           {`"architectures":["GPTNeoXForCausalLM"],"rotary_pct":0.25,"partial_rotary_factor":0.5`, "rotary_pct: 0.25, and partial_rotary_factor, which means the same, is 0.5", false},
 		"foreign type":        {`"architectures":["PhiForCausalLM"],"model_type":"phi-msft","num_attention_heads":null`, `num_attention_heads: missing; unsupported model_type "phi-msft": that of PhiForCausalLM is "phi"`, true},
 		"long factors":        {`"rope_scaling":{"type":"longrope","short_factor":[1],"long_factor":[1]}`, "long_factor: 1 and 1 factors, want 8", false},

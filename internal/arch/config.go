@@ -50,7 +50,7 @@ func ParseConfig(file string, data []byte) (*Config, error) {
 		return nil, fmt.Errorf("%s: larger than %d MB", file, maxConfig>>20)
 	}
 	c := newConfig(file, "", new(error))
-	d := json.NewDecoder(bytes.NewReader(ordered.FromPython(data, ordered.Tagged)))
+	d := json.NewDecoder(bytes.NewReader(ordered.FromPython(bytes.TrimPrefix(data, []byte(regular.ByteOrderMark)), ordered.Tagged)))
 	d.UseNumber()
 	if err := d.Decode(&c.raw); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, regular.InWords(err))

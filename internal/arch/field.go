@@ -90,7 +90,7 @@ func (c *Config) Int(key string, def ...int) int {
 	}
 	if f != math.Trunc(f) || math.Abs(f) > math.MaxInt32 {
 		v, name, _ := c.field(key)
-		c.fail(name, "%v is not a 32-bit integer", v)
+		c.fail(name, "%s is not a 32-bit integer", inWords(v))
 		return 0
 	}
 	return int(f)
@@ -145,7 +145,7 @@ func (c *Config) Bool(key string, def bool) bool {
 	case bool:
 		return v
 	default:
-		c.fail(name, "%v is not true or false", v)
+		c.fail(name, "%s is not true or false", inWords(v))
 		return def
 	}
 }
@@ -163,7 +163,7 @@ func (c *Config) String(key string, def ...string) string {
 	case string:
 		return v
 	default:
-		c.fail(name, "%v is not a string", v)
+		c.fail(name, "%s is not a string", inWords(v))
 		return ""
 	}
 }
@@ -220,7 +220,7 @@ func (c *Config) Object(key string) *Config {
 	case map[string]any:
 		sub.raw = v
 	default:
-		c.fail(name, "%v is not an object", v)
+		c.fail(name, "%s is not an object", inWords(v))
 	}
 	c.subs[name] = sub
 	return sub
@@ -237,7 +237,7 @@ func (c *Config) number(key string) (float64, bool) {
 	}
 	n, ok := v.(json.Number)
 	if !ok {
-		c.fail(name, "%v is not a number", v)
+		c.fail(name, "%s is not a number", inWords(v))
 		return 0, true
 	}
 	f, err := n.Float64()
@@ -305,4 +305,15 @@ func (c *Config) replace(key string, value any) {
 	}
 	delete(c.other, key)
 	c.defaults(key, value)
+}
+
+// inWords is a value for messages.
+func inWords(v any) string {
+	switch v.(type) {
+	case map[string]any:
+		return "an object"
+	case []any:
+		return "a list"
+	}
+	return fmt.Sprint(v)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"strings"
 
 	"exl2/internal/device"
 )
@@ -67,13 +68,16 @@ func (c *Config) ofType(name string, e entry) error {
 	return fmt.Errorf("%w; %w model_type %q: that of %s is %q", c.Err(), ErrUnsupported, kind, name, e.kind)
 }
 
-// otherType names a model_type that is another architecture's: programs differ in which of
+// otherType names a model_type that is another architecture's, or nobody's: programs differ in which of
 // the two they go by, this one by architectures.
 func (c *Config) otherType(name string, e entry) []string {
 	kind := c.String("model_type", "")
 	other, known := nameOf(kind)
-	if !known || other == name || e.kind == "" {
+	switch {
+	case kind == "" || known && other == name || e.kind == "" || strings.EqualFold(kind, e.kind):
 		return nil
+	case !known:
+		return []string{fmt.Sprintf("model_type (%q is not known, that of %s is %q)", kind, name, e.kind)}
 	}
 	return []string{fmt.Sprintf("model_type (%q is that of %s)", kind, other)}
 }
@@ -88,6 +92,8 @@ func (c *Config) entry() (string, entry) {
 	switch {
 	case len(names) > 1:
 		c.fail("architectures", "want a list of one name, have %v", names)
+	case len(names) == 1 && names[0] == "":
+		c.fail("architectures", "an empty name; give the model's, or remove the field where model_type says it")
 	case len(names) == 1 && !borrowed:
 		name = names[0]
 	case !ok && kind == "":

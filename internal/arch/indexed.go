@@ -16,7 +16,7 @@ func deepseekV32(c *Config) Spec {
 func glmMoEDsa(c *Config) Spec {
 	c.defaults("q_lora_rank", 2048, "qk_nope_head_dim", 192, "v_head_dim", 256, "rms_norm_eps", 1e-5, "max_position_embeddings", 202752,
 		"n_group", 1, "topk_group", 1)
-	c.ignore("indexer_types", "index_topk_freq", "index_topk_pattern", "index_skip_topk_offset", "indexer_rope_interleave")
+	c.ignore("indexer_types", "index_topk_freq", "index_topk_pattern", "index_skip_topk_offset", "indexer_rope_interleave", "index_share_for_mtp_iteration")
 	return indexed(c)
 }
 
@@ -27,7 +27,7 @@ func indexed(c *Config) Spec {
 	c.must("rope_interleave", true)
 	c.must("mlp_bias", false) // which nothing has
 	s.Dense = c.dense(c.Int("first_k_dense_replace", 3))
-	c.called("layer_types", "indexed_attention", "indexed_attention", everyLayer)
+	c.called("layer_types", "indexed_attention", "deepseek_sparse_attention", everyLayer) // names of the same
 	s.indexer(c, "index_topk", c.Int("index_topk", 2048), "self_attn.indexer.")
 	return s
 }

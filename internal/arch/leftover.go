@@ -77,11 +77,47 @@ func (c *Config) neutral(key string, v any) bool {
 		return ok && !slices.ContainsFunc(types, func(t any) bool { return t != "full_attention" })
 	case "norm_topk_prob", "num_experts_per_tok", "topk_group", "n_group":
 		return empty(c.raw["num_experts"]) && empty(c.raw["num_local_experts"]) && empty(c.raw["n_routed_experts"])
+	case "position_embedding_type", "pos_emb":
+		return v == "rope" || v == "rotary"
+	}
+	for _, names := range []map[string]bool{epsilons, activations} {
+		if names[key] {
+			return c.said(names, v)
+		}
 	}
 	n, ok := v.(json.Number)
 	one, err := n.Float64()
 	return ok && err == nil && one == 1 && multiplies[key] || v == true && whenFalse[key]
 }
+
+// said reports whether a field of some names that has been read has the value, too.
+func (c *Config) said(names map[string]bool, v any) bool {
+	for name := range names {
+		if c.seen[name] && same(c.raw[name], v) {
+			return true
+		}
+	}
+	return false
+}
+
+// same reports whether two values are, numbers by what they are.
+func same(a, b any) bool {
+	x, isX := a.(json.Number)
+	y, isY := b.(json.Number)
+	if !isX || !isY {
+		return fmt.Sprint(a) == fmt.Sprint(b)
+	}
+	f, err := x.Float64()
+	g, other := y.Float64()
+	return err == nil && other == nil && f == g
+}
+
+// epsilons and activations are names that fields of one meaning have in some architecture: another one than what was read changes nothing if it says
+// the same.
+var (
+	epsilons    = set(`layer_norm_eps layer_norm_epsilon layernorm_epsilon norm_eps norm_epsilon rms_norm_eps`)
+	activations = set(`activation activation_function hidden_act hidden_activation mlp_hidden_act`)
+)
 
 // multiplies are fields that change nothing at 1.
 var multiplies = set(`attention_multiplier embedding_multiplier logit_scale logits_scaling partial_rotary_factor residual_multiplier
@@ -90,7 +126,7 @@ var multiplies = set(`attention_multiplier embedding_multiplier logit_scale logi
 
 // whenFalse are fields that change nothing at true, and something at false: is_causal
 // has every token see those behind it, too, as models of embeddings do.
-var whenFalse = set(`is_causal scale_attn_weights`)
+var whenFalse = set(`is_causal scale_attn_weights use_rotary_pos_emb`)
 
 // arithmetic are fields that change what some architecture computes. What an
 // entry of the table does not read of them, its architecture does not have.
@@ -111,7 +147,18 @@ var arithmetic = set(`add_cross_attention alibi apply_residual_connection_post_l
 	attention_k_eq_v enable_moe_block global_head_dim hidden_size_per_layer_input num_global_key_value_heads per_layer_config top_k_experts
 	moe_layer_start_index num_kv_shared_layers route_scale scale_embedding use_double_wide_mlp
 	factor attention_factor alpha low_freq_factor high_freq_factor beta_fast beta_slow mscale mscale_all_dim short_factor long_factor
-	short_mscale long_mscale truncate llama_4_scaling_beta full_attention sliding_attention`)
+	short_mscale long_mscale truncate llama_4_scaling_beta full_attention sliding_attention
+	activation activation_function add_full_attention_sink_bias add_qkv_bias add_swa_attention_sink_bias attention_layer_norm attention_other_setting attn_type_list compression_ratio
+	decoder_bias do_layer_norm_before embedding_size enable_bias expert_selection_fn floor_scale gating gating_types global_rope_theta hybrid_layer_pattern index_topk_blocks
+	layer_norm_eps layer_norm_epsilon layernorm_epsilon norm_eps norm_epsilon rms_norm_eps layer_norm_type linear_allow_neg_eigval local_rope_theta mlp_hidden_act mlp_type
+	moe_apply_router_weight_on_input moe_gate_act moe_group_experts moe_k moe_num_shared_experts moe_router_activation moe_router_enable_expert_bias moe_router_logit_softcapping
+	moe_shared_expert_intermediate_size moe_top_k moe_use_hard_gate mup_enabled no_rope_layer_interval norm_after norm_bias norm_expert_weight norm_type normalization_function
+	num_ln_in_parallel_attn order_of_interleaved_layers partial_rotary_factors pos_emb position_embedding_type position_embedding_xdrope post_norm_eps
+	pre_seq_len prefix_dense_sliding_window_pattern qk_layer_norms qk_norm_type rope_3d rope_is_neox_style rope_percent rope_scaling_layers rotary_scaling_factor route_norm
+	router_scaling_factor score_func score_function share_expert_dim shared_expert_combination_strategy sparse_attention_config swa_head_dim swa_num_attention_heads
+	swa_num_key_value_heads swa_rope_theta swa_v_head_dim swiglu_alpha use_attention_gate use_conv_bias use_expert_bias use_gated_activation use_head_wise_attn_gate use_llm_lora
+	use_mixed_mlp_moe use_mla use_moe_router_bias use_parallel_block use_rmsnorm use_rope_layers use_rotary_pos_emb use_routing_bias use_sandwich_norm
+	window_size word_embed_proj_dim yarn_only_types zero_centered`)
 
 // plain are fields that say nothing about what is computed: of training,
 // generation, other programs, pictures.

@@ -2,7 +2,9 @@ package arch
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -81,12 +83,15 @@ func (c *Config) mambaOf(width int) mamba2 {
 	return m
 }
 
-// unlimited refuses limits of steps of time, but for none.
+// unlimited refuses limits of steps of time, but for none, and those that no float32 reaches.
 func (c *Config) unlimited() {
 	var limits []string
 	for _, v := range list[any](c, "time_step_limit", "numbers") {
 		if tagged, ok := v.(map[string]any); ok { // as of ordered.Tagged
 			v = tagged["__float__"]
+		}
+		if f, err := strconv.ParseFloat(fmt.Sprint(v), 64); err == nil && f > math.MaxFloat32 {
+			v = "Infinity"
 		}
 		limits = append(limits, fmt.Sprint(v))
 	}

@@ -16,6 +16,7 @@ func qwen(c *Config) Spec {
 	c.must("scale_attn_weights", true)
 	c.ignore("use_dynamic_ntk", "use_logn_attn", "n_positions", "padded_vocab_size", "params_dtype", "pos_emb", "bias_dropout_fusion")
 	c.must("pos_emb", "rotary")
+	c.must("activation", "swiglu")
 	s.MLP.Width /= 2
 	s.Attn.BiasQKV = true
 	n := &s.Names
@@ -46,6 +47,7 @@ func qwen3(c *Config) Spec {
 	s.Attn.BiasQKV = c.Bool("attention_bias", false)
 	s.Attn.BiasO = s.Attn.BiasQKV
 	s.headNorms(EachHead, "self_attn.q_norm", "self_attn.k_norm")
+	c.must("use_qk_norm", true) // as Qwen3-Coder's say
 	return s
 }
 

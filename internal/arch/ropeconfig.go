@@ -17,7 +17,7 @@ func (c *Config) ropeObject() *Config {
 		return c.Object("rope_scaling")
 	}
 	if c.Has("rope_scaling") {
-		c.fail("rope_scaling", "there are rope_parameters, too")
+		c.fail("rope_scaling", "there are rope_parameters, too, which mean the same; remove one of them")
 	}
 	return c.Object("rope_parameters")
 }
@@ -26,7 +26,11 @@ func (c *Config) ropeObject() *Config {
 func (c *Config) ropeOf(p *Config, dims int) Rope {
 	r := Rope{Theta: p.Float("rope_theta", c.Float("rope_theta", 10000)), Dims: dims}
 	if !(r.Theta >= 1) || math.IsInf(r.Theta, 1) {
-		p.fail("rope_theta", "%v, want 1 or more", r.Theta)
+		of := c
+		if p.Has("rope_theta") {
+			of = p
+		}
+		of.fail("rope_theta", "%v, want 1 or more", r.Theta)
 	}
 	positions := c.Int("max_position_embeddings", 2048)
 	r.Scaling = p.scaling(positions, c.Int("original_max_position_embeddings", p.Int("original_max_position_embeddings", positions)))

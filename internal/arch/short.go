@@ -85,6 +85,7 @@ func lfm2Vision(c *Config) Spec { return pictured(c, lfm2) }
 
 // convolves returns which layers have convolutions.
 func (c *Config) convolves() func(layer int) bool {
+	c.defaults("num_hidden_layers", 32)
 	kinds, attends := c.kinds("layer_types"), c.Floats("full_attn_idxs")
 	return func(l int) bool {
 		return kinds != nil && kinds[l] == "conv" || kinds == nil && len(attends) > 0 && !slices.Contains(attends, float64(l))
