@@ -74,8 +74,11 @@ func (s *source) classes(f *measure.File) ([]class, error) {
 			continue
 		}
 		c, err := tableClasses(m.Packable(), tables)
-		if err == nil && c == nil {
-			c, err = optionClasses(m, blocks[m.Name])
+		if h := blocks[m.Name]; err == nil && (c == nil || len(h.Options) > 0) {
+			var other []class // what it has beside tables is of this model, too
+			if other, err = optionClasses(m, h); c == nil {
+				c = other
+			}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", m.Name, err)
@@ -150,6 +153,9 @@ func optionClass(kind model.Kind, shapes []model.LinearSpec, options []measure.O
 		c.keys = append(c.keys, m.Name)
 	}
 	for i, o := range options {
+		if name := strange(kind, shapes, o); name != "" {
+			return class{}, fmt.Errorf("option %d has %s, which the model has not: it is another model's", i, name)
+		}
 		choice := measure.Choice{Cost: math.Pow(1-o.Accuracy, optionPower)}
 		var recipes []string
 		for _, m := range shapes {
@@ -171,6 +177,16 @@ func optionClass(kind model.Kind, shapes []model.LinearSpec, options []measure.O
 		c.recipes = append(c.recipes, recipes)
 	}
 	return c, nil
+}
+
+// strange returns the name of a matrix of an option that is none of some, or "".
+func strange(kind model.Kind, shapes []model.LinearSpec, o measure.Option) string {
+	for _, r := range o.Recipes {
+		if !slices.ContainsFunc(shapes, func(m model.LinearSpec) bool { return sensitivity.OptionName(kind, m) == r.Name }) {
+			return r.Name
+		}
+	}
+	return ""
 }
 
 // totals returns what an option's total_bits may be for matrices that take so many bits:

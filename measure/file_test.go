@@ -112,7 +112,7 @@ func TestDamagedFiles(t *testing.T) {
 	ours := func(table string) string {
 		return `{"measurement":{"a":[` + option + `]},"exl2":{"version":1,"tables":[` + table + `]}}`
 	}
-	const table = `{"key":"a.q_proj","in":64,"out":64,"candidates":[{"mix":"1:4b_64g","bits":18736,"error":0}]}`
+	const table = `{"key":"a.q_proj","in":64,"out":64,"sensitivity":0.5,"candidates":[{"mix":"1:4b_64g","bits":18736,"error":0}]}`
 	if _, err := Parse([]byte(file(option))); err != nil {
 		t.Fatal(err)
 	}
@@ -138,10 +138,16 @@ func TestDamagedFiles(t *testing.T) {
 		"unequal lists":    {file(strings.Replace(option, "[1.0]", "[0.5,0.5]", 1)), "1 bits and 2 bits_prop"},
 		"scale bits":       {file(strings.Replace(option, `"scale_bits":4`, `"scale_bits":8`, 1)), "scale_bits 8"},
 		"table of nothing": {ours(`{"key":"a.q_proj","in":64,"out":64,"candidates":[]}`), "no candidates"},
-		"table's shape":    {ours(`{"key":"a.q_proj","in":63,"out":64,"candidates":[{"mix":"1:4b_32g","bits":1,"error":0}]}`), "shape 63 x 64"},
-		"table's size":     {ours(`{"key":"a.q_proj","in":64,"out":64,"candidates":[{"mix":"1:4b_32g","bits":1,"error":0}]}`), "1 bits, want"},
-		"table of others":  {ours(`{"key":"b.q_proj","in":64,"out":64,"candidates":[{"mix":"1:4b_64g","bits":18736,"error":0}]}`), "belongs to no sublayer"},
+		"table's shape":    {ours(`{"key":"a.q_proj","in":63,"out":64,"sensitivity":1,"candidates":[{"mix":"1:4b_32g","bits":1,"error":0}]}`), "shape 63 x 64"},
+		"table's size":     {ours(`{"key":"a.q_proj","in":64,"out":64,"sensitivity":1,"candidates":[{"mix":"1:4b_32g","bits":1,"error":0}]}`), "1 bits, want"},
+		"table of others":  {ours(`{"key":"b.q_proj","in":64,"out":64,"sensitivity":1,"candidates":[{"mix":"1:4b_64g","bits":18736,"error":0}]}`), "belongs to no sublayer"},
 		"table's share":    {ours(`{"key":"a.q_proj","in":64,"out":64,"share":2,"candidates":[{"mix":"1:4b_64g","bits":18736,"error":0}]}`), "share 2"},
+		"no sensitivity":   {ours(strings.Replace(table, `"sensitivity":0.5,`, "", 1)), "exl2: a.q_proj: no sensitivity"},
+		"null sensitivity": {ours(strings.Replace(table, "0.5", "null", 1)), "exl2: a.q_proj: no sensitivity"},
+		"sensitivity":      {ours(strings.Replace(table, "0.5", "-0.5", 1)), "sensitivity -0.5, want 0 to 1e+60"},
+		"no error":         {ours(strings.Replace(table, `,"error":0`, "", 1)), "exl2: a.q_proj: 1:4b_64g: no error"},
+		"null error":       {ours(strings.Replace(table, `"error":0`, `"error":null`, 1)), "1:4b_64g: no error"},
+		"divergence":       {ours(strings.Replace(table, `"error":0`, `"error":0,"divergence":-1`, 1)), "1:4b_64g: divergence -1"},
 		"fold of nothing":  {`{"measurement":{},"exl2":{"version":1,"folds":[{"key":"a","channels":[],"exponents":[]}]}}`, "a: fold of 0 channels"},
 		"half a fold":      {`{"measurement":{},"exl2":{"version":1,"folds":[{"key":"a","channels":[1,2],"exponents":[1]}]}}`, "2 channels with 1 exponents"},
 		"fold by one":      {`{"measurement":{},"exl2":{"version":1,"folds":[{"key":"a","channels":[1],"exponents":[0]}]}}`, "channel 1 divided by two to the power of 0"},

@@ -230,7 +230,7 @@ func (f Fold) check() error {
 }
 
 func (j tableJSON) table() (Table, error) {
-	t := Table{Key: j.Key, Module: j.Module, In: j.In, Out: j.Out, Sensitivity: j.Sensitivity, Group: j.Group, Share: j.Share}
+	t := Table{Key: j.Key, Module: j.Module, In: j.In, Out: j.Out, Group: j.Group, Share: j.Share}
 	if strings.HasPrefix(t.Key, t.Module+".") {
 		t.Module = ""
 	}
@@ -240,8 +240,9 @@ func (j tableJSON) table() (Table, error) {
 	if len(j.Candidates) == 0 {
 		return t, fmt.Errorf("no candidates")
 	}
-	if !(j.Sensitivity >= 0 && j.Sensitivity <= maxError) {
-		return t, fmt.Errorf("sensitivity %v", j.Sensitivity)
+	var err error
+	if t.Sensitivity, err = measured("sensitivity", j.Sensitivity); err != nil {
+		return t, err
 	}
 	if t.In <= 0 || t.In%exl2.Align != 0 || t.In > 1<<16 || t.Out <= 0 || t.Out > 1<<24 {
 		return t, fmt.Errorf("shape %d x %d", t.In, t.Out)
@@ -254,13 +255,25 @@ func (j tableJSON) table() (Table, error) {
 		if want := r.Size(t.In, t.Out); c.Bits != want {
 			return t, fmt.Errorf("%s: %d bits, want %d", c.Mix, c.Bits, want)
 		}
-		if !(c.Error >= 0 && c.Error <= maxError) {
-			return t, fmt.Errorf("%s: error %v", c.Mix, c.Error)
+		lost, err := measured("error", c.Error)
+		if err == nil {
+			_, err = measured("divergence", &c.Divergence)
 		}
-		if !(c.Divergence >= 0 && c.Divergence <= maxError) {
-			return t, fmt.Errorf("%s: divergence %v", c.Mix, c.Divergence)
+		if err != nil {
+			return t, fmt.Errorf("%s: %w", c.Mix, err)
 		}
-		t.Candidates = append(t.Candidates, Candidate{r.String(), c.Bits, c.Error, c.Divergence})
+		t.Candidates = append(t.Candidates, Candidate{r.String(), c.Bits, lost, c.Divergence})
 	}
 	return t, nil
+}
+
+// measured returns what was measured, and refuses what cannot have been.
+func measured(name string, v *float64) (float64, error) {
+	if v == nil {
+		return 0, fmt.Errorf("no %s", name)
+	}
+	if !(*v >= 0 && *v <= maxError) {
+		return 0, fmt.Errorf("%s %v, want 0 to %v", name, *v, maxError)
+	}
+	return *v, nil
 }

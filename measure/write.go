@@ -39,14 +39,14 @@ type tableJSON struct {
 	Share       float64         `json:"share,omitempty"`
 	In          int             `json:"in"`
 	Out         int             `json:"out"`
-	Sensitivity float64         `json:"sensitivity"`
+	Sensitivity *float64        `json:"sensitivity"`
 	Candidates  []candidateJSON `json:"candidates"`
 }
 
 type candidateJSON struct {
-	Mix   string  `json:"mix"`
-	Bits  int     `json:"bits"`
-	Error float64 `json:"error"`
+	Mix   string   `json:"mix"`
+	Bits  int      `json:"bits"`
+	Error *float64 `json:"error"`
 
 	Divergence float64 `json:"divergence,omitempty"`
 }
@@ -129,12 +129,12 @@ func params(r exl2.Recipe) paramsJSON {
 }
 
 func (t Table) json() tableJSON {
-	j := tableJSON{Key: t.Key, In: t.In, Out: t.Out, Sensitivity: t.Sensitivity, Group: t.Group, Share: t.Share}
+	j := tableJSON{Key: t.Key, In: t.In, Out: t.Out, Sensitivity: &t.Sensitivity, Group: t.Group, Share: t.Share}
 	if !strings.HasPrefix(t.Key, t.Module+".") {
 		j.Module = t.Module
 	}
 	for _, c := range t.Candidates {
-		j.Candidates = append(j.Candidates, candidateJSON{c.Recipe, c.Bits, c.Error, c.Divergence})
+		j.Candidates = append(j.Candidates, candidateJSON{c.Recipe, c.Bits, &c.Error, c.Divergence})
 	}
 	return j
 }
