@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"exl2/internal/ordered"
 )
@@ -169,6 +170,7 @@ type jsonRecords struct {
 	column  string
 	tokens  bool
 	last    []string // the columns of the last record
+	broken  bool     // not all of the JSON was UTF-8
 }
 
 // object reads the next object.
@@ -179,6 +181,7 @@ func (j *jsonRecords) object() (ordered.Object, error) {
 	}
 	var o ordered.Object
 	if err == nil {
+		j.broken = j.broken || !utf8.Valid(text)
 		o, err = ordered.Parse(ordered.FromPython(text, ordered.Null))
 	}
 	if err != nil {
@@ -188,6 +191,8 @@ func (j *jsonRecords) object() (ordered.Object, error) {
 }
 
 func (j *jsonRecords) columns() []string { return j.last }
+
+func (j *jsonRecords) damaged() bool { return j.broken }
 
 func (j *jsonRecords) next() (Record, error) {
 	for {
@@ -214,7 +219,7 @@ func (j *jsonRecords) record(o ordered.Object) (Record, bool, error) {
 			return Record{}, false, err
 		}
 		j.last = f.allColumns()
-		return Record{Text: clean(strings.Join(f.all(), " "))}, !f.empty(), nil
+		return Record{Text: strings.Join(f.all(), " ")}, !f.empty(), nil
 	}
 	name := cmp.Or(j.column, idsColumn)
 	value, ok := find(o, name)

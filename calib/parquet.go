@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"unicode/utf8"
 
 	"exl2/calib/internal/pages"
+	"exl2/infer/tokenizer"
 
 	"github.com/apache/arrow/go/v17/parquet/file"
 )
@@ -66,6 +68,8 @@ type parquetRecords struct {
 	left  int64 // rows of the current one
 	row   int   // read so far
 	parts []part
+
+	broken bool // not all text was UTF-8
 }
 
 // columns returns the names of the columns that are read.
@@ -78,6 +82,8 @@ func (p *parquetRecords) columns() []string {
 	}
 	return names
 }
+
+func (p *parquetRecords) damaged() bool { return p.broken }
 
 func (p *parquetRecords) next() (r Record, err error) {
 	err = guarded(func() error {
@@ -102,7 +108,9 @@ func (p *parquetRecords) record(r *Record) (bool, error) {
 		r.IDs = values.ids
 		return len(values.ids) > 0, nil
 	}
-	r.Text = values.text()
+	text := values.text()
+	p.broken = p.broken || !utf8.ValidString(text)
+	r.Text = tokenizer.Valid(text)
 	return values.texts != nil, nil
 }
 

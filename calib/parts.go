@@ -54,7 +54,7 @@ func (v *rowValues) text() string {
 	for i, t := range v.texts {
 		texts[i] = t.text
 	}
-	return clean(strings.Join(texts, " "))
+	return strings.Join(texts, " ")
 }
 
 // openLeaf opens a leaf of a row group.

@@ -6,10 +6,15 @@ import (
 	"io"
 	"math"
 	"unicode/utf8"
+
+	"exl2/infer/tokenizer"
 )
 
 // A plainText is a file that is all text.
-type plainText struct{ *io.SectionReader }
+type plainText struct {
+	*io.SectionReader
+	broken bool // not all of what was read was UTF-8
+}
 
 // beginning returns all of the text, or about the first length bytes of it;
 // whole says which.
@@ -22,12 +27,12 @@ func (p *plainText) beginning(length int) (text string, whole bool, err error) {
 	if _, err := p.ReadAt(all, 0); err != nil && !errors.Is(err, io.EOF) {
 		return "", false, err
 	}
-	text = clean(string(all))
-	if n == p.Size() {
-		return text, true, nil
+	text, whole = string(all), n == p.Size()
+	if !whole { // the last character may have been cut
+		text = text[:runeStart(text, max(0, len(text)-utf8.UTFMax))]
 	}
-	// The last character may have been cut.
-	return text[:runeStart(text, max(0, len(text)-utf8.UTFMax))], false, nil
+	p.broken = p.broken || !utf8.ValidString(text)
+	return tokenizer.Valid(text), whole, nil
 }
 
 // A plainRecords is the one record of a plain text; none if it is empty.
@@ -37,6 +42,8 @@ type plainRecords struct {
 }
 
 func (*plainRecords) columns() []string { return nil }
+
+func (p *plainRecords) damaged() bool { return p.broken }
 
 func (p *plainRecords) next() (Record, error) {
 	if p.done || p.Size() == 0 {

@@ -8,7 +8,6 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"exl2/calib/internal/pages"
 	"exl2/internal/regular"
@@ -25,6 +24,7 @@ type Record struct {
 type records interface {
 	next() (Record, error)
 	columns() []string // that the last record is made of, if the file has any
+	damaged() bool     // whether not all of what was read was UTF-8
 }
 
 // A Source is a file of text or token ids.
@@ -33,6 +33,7 @@ type Source struct {
 	label  string
 	unit   string // what Record.Row counts
 	tokens bool
+	broken bool       // not all text that was read was UTF-8
 	plain  *plainText // nil if there are records
 	open   func() (records, error)
 	close  func() error
@@ -119,7 +120,7 @@ func (s *Source) recognize(in io.ReaderAt, size int64, column string) error {
 	if column != "" {
 		return fmt.Errorf("plain text has no column %q", column)
 	}
-	s.plain = &plainText{text}
+	s.plain = &plainText{SectionReader: text}
 	s.open = func() (records, error) { return &plainRecords{plainText: s.plain}, nil }
 	return nil
 }
@@ -131,6 +132,14 @@ func (s *Source) Name() string { return s.label }
 // HasTokens tells whether the records are token ids, which need no tokenizer.
 func (s *Source) HasTokens() bool { return s.tokens }
 
+// Damage says what was not text of what has been read, or is "".
+func (s *Source) Damage() string {
+	if !s.broken && (s.plain == nil || !s.plain.broken) {
+		return ""
+	}
+	return s.label + ": not all of the text is UTF-8; each other byte is read as U+FFFD; convert it first, as by iconv -f latin1 -t utf-8"
+}
+
 // Records yields the records from the first on; it can be called again. After
 // an error, which names the file, nothing follows.
 func (s *Source) Records() iter.Seq2[Record, error] {
@@ -138,7 +147,9 @@ func (s *Source) Records() iter.Seq2[Record, error] {
 		in, err := s.open()
 		for err == nil {
 			var r Record
-			if r, err = in.next(); err == nil && !yield(r, nil) {
+			r, err = in.next()
+			s.broken = s.broken || in.damaged()
+			if err == nil && !yield(r, nil) {
 				return
 			}
 		}
@@ -153,6 +164,3 @@ func (s *Source) Close() error { return s.close() }
 
 // maxText bounds a text that is kept in memory: a plain file, a line of JSON.
 const maxText = 1 << 30
-
-// clean makes a text valid UTF-8, as tokenizers expect.
-func clean(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }

@@ -155,7 +155,7 @@ func (s *Source) joined(length int) (text string, whole bool, err error) {
 
 // runeStart returns the last place up to i at which a character begins.
 func runeStart(text string, i int) int {
-	for !utf8.RuneStart(text[i]) {
+	for i > 0 && !utf8.RuneStart(text[i]) {
 		i--
 	}
 	return i

@@ -173,7 +173,11 @@ func (r *run) rows(n, length int) ([][]int32, error) {
 		}
 		c.Tokenizer = t.Plain(r.ctx)
 	}
-	return calib.Rows(s, c)
+	rows, err := calib.Rows(s, c)
+	if damage := s.Damage(); err == nil && damage != "" {
+		r.progress.Warn(damage)
+	}
+	return rows, err
 }
 
 // openText opens the calibration data, once for all rows: it may be a pipe.

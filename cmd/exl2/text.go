@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"exl2/calib"
+	"exl2/convert"
 	"exl2/infer/tokenizer"
 	"exl2/internal/arch"
 	"exl2/internal/regular"
@@ -31,6 +32,9 @@ func (o *pplOptions) textRows(ctx context.Context, a *app, dirs []string) ([][]i
 	if err != nil {
 		return nil, err
 	}
+	if damage := source.Damage(); damage != "" {
+		p.Warn(damage)
+	}
 	for _, dir := range dirs[1:] {
 		other, err := o.rowsFor(ctx, source, dir)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -40,7 +44,7 @@ func (o *pplOptions) textRows(ctx context.Context, a *app, dirs []string) ([][]i
 			return nil, err
 		}
 		if !slices.EqualFunc(rows, other, slices.Equal[[]int32]) {
-			return nil, fmt.Errorf("models %s and %s read the text as different tokens, so what is measured does not compare; measure them one by one", dirs[0], dir)
+			return nil, fmt.Errorf("%w: models %s and %s read the text as different tokens, so what is measured does not compare; measure them one by one", convert.ErrRefused, dirs[0], dir)
 		}
 	}
 	return rows, nil

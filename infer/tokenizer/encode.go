@@ -3,7 +3,6 @@ package tokenizer
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"exl2/infer/tokenizer/internal/limit"
 	"exl2/infer/tokenizer/internal/normalize"
@@ -59,7 +58,7 @@ func (t *Tokenizer) encode(ctx context.Context, dst []int32, text string) ([]int
 	defer t.workers.put(w)
 	time := limit.Start(ctx, limit.For(len(text)))
 	w.ids, w.work.Time = dst, time
-	text = strings.ToValidUTF8(text, "\uFFFD")
+	text = Valid(text)
 	t.added.raw.split(text, func(s section) {
 		switch {
 		case !time.Check():

@@ -81,6 +81,7 @@ func TestDamagedJSON(t *testing.T) {
 		{"normalizer", bpeFile(`"normalizer": {"type": "Magic"}`), `normalizer: type "Magic": not supported`, true},
 		{"normalizer in a sequence", bpeFile(`"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Magic"}]}`), `normalizer.normalizers[1]: type "Magic"`, true},
 		{"normalizer field", bpeFile(`"normalizer": {"type": "NFC", "form": 1}`), "normalizer.form: unknown field", true},
+		{"no charsmap", bpeFile(`"normalizer": {"type": "Precompiled"}`), "normalizer.precompiled_charsmap: missing", false},
 		{"charsmap", bpeFile(`"normalizer": {"type": "Precompiled", "precompiled_charsmap": "/////w=="}`), "normalizer.precompiled_charsmap: a trie of 4294967295 bytes", false},
 		{"pattern", bpeFile(`"normalizer": {"type": "Replace", "pattern": {"Glob": "*"}, "content": ""}`), "normalizer.pattern.Glob: unknown field", true},
 		{"both patterns", bpeFile(`"normalizer": {"type": "Replace", "pattern": {"String": "a", "Regex": "a"}, "content": ""}`), "normalizer.pattern: want one of String and Regex", false},

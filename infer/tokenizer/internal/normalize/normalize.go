@@ -250,7 +250,7 @@ func readReplace(f *jsonfields.Fields) (Normalizer, error) {
 // readPrecompiled reads a Precompiled normalizer: SentencePiece's table, applied
 // as the tokenizers library does it.
 func readPrecompiled(f *jsonfields.Fields) (Normalizer, error) {
-	text := f.StrOr("precompiled_charsmap", "")
+	text := f.Str("precompiled_charsmap")
 	if err := f.Done(); err != nil {
 		return nil, err
 	}
