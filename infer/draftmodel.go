@@ -28,9 +28,13 @@ func (e *Engine) OpenDraft(dir string) error {
 	case err != nil:
 		return err
 	case spec.Recurrent():
-		return fmt.Errorf("draft model %s: it has linear attention, and cannot go back from tokens that are wrong; give another one", dir)
+		return fmt.Errorf("draft model %s: %w: it has linear attention, and cannot go back from tokens that are wrong; give another one", dir, arch.ErrUnsupported)
 	}
-	small, err := open(dir, e.roomiest(), e.draftOptions(spec))
+	o := e.draftOptions(spec)
+	if note := e.Options.Note; note != nil {
+		o.Note = func(text string) { note("draft model " + dir + ": " + text) }
+	}
+	small, err := open(dir, e.roomiest(), o)
 	if err != nil {
 		return err
 	}

@@ -54,15 +54,25 @@ func (s Sampler) Sample(logits []float32, seen []int32, seed uint64, position in
 
 // settings returns what devices take.
 func (s Sampler) settings() sampling.Settings {
-	const coldest = 1e-30 // whose inverse float32 can hold
 	out := sampling.Settings{
-		Temperature: float32(s.Temperature), TopK: float32(s.TopK), TopP: float32(s.TopP), MinP: float32(s.MinP), Typical: float32(s.Typical),
-		Repetition: float32(s.Repetition), Frequency: float32(s.Frequency), Presence: float32(s.Presence),
+		Temperature: float32(s.Temperature), TopK: float32(s.TopK), TopP: single(s.TopP), MinP: single(s.MinP), Typical: single(s.Typical),
+		Repetition: single(s.Repetition), Frequency: float32(s.Frequency), Presence: float32(s.Presence),
 	}
-	if s.Temperature < coldest {
+	if s.Temperature < least {
 		out.Temperature = 0
 	}
 	return out
+}
+
+// least is a number whose inverse float32 can hold.
+const least = 1e-30
+
+// single returns a number as float32, in which no other one is 0, as that means something else.
+func single(v float64) float32 {
+	if v > 0 {
+		v = max(v, least)
+	}
+	return float32(v)
 }
 
 // penalizes reports whether tokens seen before are less likely, or more.

@@ -28,3 +28,18 @@ func TestSamplerCheck(t *testing.T) {
 		}
 	}
 }
+
+// A setting that is too small for float32 is not off.
+func TestTinySettings(t *testing.T) {
+	logits := []float32{1, 3, 2.9, 2.8}
+	for seed := range uint64(20) {
+		for _, s := range []Sampler{{Temperature: 1, TopP: 1e-300}, {Temperature: 1, TopP: 1e-46}} {
+			if got := s.Sample(logits, nil, seed, 0); got != 1 {
+				t.Fatalf("%+v: token %d", s, got)
+			}
+		}
+	}
+	if got := (Sampler{Repetition: 1e-300}).settings().Repetition; got <= 0 {
+		t.Errorf("repetition penalty %v", got)
+	}
+}

@@ -53,8 +53,9 @@ func (o *inferOptions) converse(c *cobra.Command, a *app, dir string, p *prompte
 	return talk.run(c.Context(), t)
 }
 
-// run reads messages and answers them.
+// run reads messages and answers them. Ctrl-C that comes when an answer has just ended, and no line is being typed yet, is late, and means nothing.
 func (t *conversation) run(ctx context.Context, from *terminal) error {
+	defer t.app.interrupts.take(func() {})()
 	for {
 		text, err := from.read(ctx)
 		switch {
@@ -80,44 +81,54 @@ func (t *conversation) run(ctx context.Context, from *terminal) error {
 // answer answers one message. A message of which no answer has begun is
 // forgotten.
 func (t *conversation) answer(ctx context.Context, text string) error {
+	inner, stop := context.WithCancel(ctx)
+	defer stop()
+	defer t.app.interrupts.take(stop)()
+	stopped := func(err error) bool {
+		return errors.Is(err, context.Canceled) && ctx.Err() == nil && t.app.out.(*writer).err == nil
+	}
 	messages := t.messages.Append(userMessage(text))
-	prompt, err := t.prompter.turn(ctx, messages)
+	prompt, room, err := t.turn(inner, messages)
+	if stopped(err) {
+		err = errors.New("stopped before an answer began")
+	}
 	if err != nil {
 		return err
-	}
-	room := t.session.Engine.Options.Positions - len(prompt.IDs)
-	if room < 1 {
-		return fmt.Errorf("the conversation has %d tokens, the context %d; /new begins another, a larger --length has more room",
-			len(prompt.IDs), t.session.Engine.Options.Positions)
-	}
-	if err := t.prompter.known(prompt.IDs, t.session.Engine.Vocab()); err != nil {
-		return err
-	}
-	if t.limited {
-		room = min(room, t.options.tokens)
 	}
 	if t.options.chat.show {
 		prompt.print(t.app.out)
 	}
-	inner, stop := context.WithCancel(ctx)
-	defer stop()
-	defer t.app.interrupts.take(stop)()
 	r, err := t.app.generate(inner, t.dir, t.session, t.prompter.generation(t.options, prompt.IDs, room))
-	stopped := errors.Is(err, context.Canceled) && ctx.Err() == nil && t.app.out.(*writer).err == nil
-	if err != nil && !stopped {
+	if err != nil && !stopped(err) {
 		return err
 	}
 	if len(r.Tokens) > 0 {
 		t.messages = messages.Append(chat.Message("assistant", r.Text))
 	}
 	reason := "ended by " + string(r.Reason)
-	if stopped {
+	if err != nil {
 		reason = "stopped"
 	}
 	fmt.Fprintln(t.app.out)
 	fmt.Fprintf(t.app.err, "(%d prompt tokens, %d of them cached, first token after %v; %d tokens, %.1f a second%s; %s)\n",
 		r.PromptTokens, r.Cached, r.FirstToken.Round(time.Millisecond), len(r.Tokens), r.PerSecond, t.options.draft.told(r), reason)
 	return nil
+}
+
+// turn returns the prompt of messages, and how many tokens may follow it.
+func (t *conversation) turn(ctx context.Context, messages *jinja.List) (prompt *shownPrompt, room int, err error) {
+	e := t.session.Engine
+	if prompt, err = t.prompter.turn(ctx, messages); err != nil {
+		return nil, 0, err
+	}
+	if room = e.Options.Positions - len(prompt.IDs); room < 1 {
+		return nil, 0, fmt.Errorf("the conversation has %d tokens, the context %d; /new begins another, a larger --length has more room",
+			len(prompt.IDs), e.Options.Positions)
+	}
+	if t.limited {
+		room = min(room, t.options.tokens)
+	}
+	return prompt, room, t.prompter.known(prompt.IDs, e.Vocab())
 }
 
 // terminal returns the terminal that stdin and stdout are, or nil.
@@ -130,5 +141,5 @@ func (a *app) terminal() *terminal {
 	if !ok {
 		return nil
 	}
-	return newTerminal(os.Stdin, out)
+	return newTerminal(os.Stdin, out, &a.interrupts)
 }

@@ -222,3 +222,18 @@ func TestNoCharacters(t *testing.T) {
 	u.types(end)
 	u.exits(exitDone)
 }
+
+// Ctrl-C that comes when an answer has just ended does not end the conversation.
+func TestLateInterrupts(t *testing.T) {
+	u := atTerminal(t, "infer", "-m", tinyModel(), "--chat", "-t", "2")
+	u.sees("> ")
+	for i := range 20 {
+		u.types("one\r")
+		u.sees(summary)
+		time.Sleep(time.Duration(i%5) * 100 * time.Microsecond)
+		u.types(interrupt)
+		u.sees("> ")
+	}
+	u.types(end)
+	u.exits(exitDone)
+}

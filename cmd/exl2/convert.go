@@ -132,6 +132,10 @@ func (o *convertOptions) prepare(c *cobra.Command, a *app) error {
 	if err := o.Check(); err != nil {
 		return usageError{err}
 	}
+	if o.SaveMeasurement != "" && o.Out != "" {
+		a.note("--output-measurement (-om) ends after measuring: --compile-full (-cf) has no effect")
+		o.Out = ""
+	}
 	o.Work, o.Out, o.SaveMeasurement = settled(o.Work), settled(o.Out), settled(o.SaveMeasurement)
 	var err error
 	if o.Source, err = findModel(o.Source); err != nil {
@@ -167,13 +171,8 @@ func (o *convertOptions) check(c *cobra.Command) error {
 	if o.Data.Column != "" && o.Data.File == "" {
 		return usage("--column is one of --cal-dataset (-c), which is missing; the built-in set has none")
 	}
-	if o.SaveMeasurement == "" {
-		return nil
-	}
-	for _, other := range []struct{ name, value string }{{"--measurement (-m)", o.Measurement}, {"--compile-full (-cf)", o.Out}} {
-		if other.value != "" {
-			return usage("--output-measurement (-om) ends after measuring, so %s means nothing; leave one of them out", other.name)
-		}
+	if o.SaveMeasurement != "" && o.Measurement != "" {
+		return usage("--output-measurement (-om) ends after measuring, so --measurement (-m) means nothing; leave one of them out")
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"exl2/infer"
 	"exl2/infer/tokenizer"
+	"exl2/internal/arch"
 )
 
 // draftOptions say what drafts tokens of a text.
@@ -24,17 +25,24 @@ func (o *draftOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.ngram, "ngram", 0, "draft up to so many tokens by what followed the last ones before: faster where a text repeats (-ngram)")
 	f.Lookup("ngram").NoOptDefVal = strconv.Itoa(infer.MostDraft)
 	f.StringVar(&o.model, "draft-model-dir", "", "a small model of the same tokens, to draft for a large one (-dm)")
-	f.IntVar(&o.tokens, "num-draft-tokens", usualDraft, "tokens that it drafts at a time, at most (-dn)")
+	f.IntVar(&o.tokens, "num-draft-tokens", usualDraft, fmt.Sprintf("tokens that it drafts at a time, at most, 1 to %d (-dn)", infer.MostDraft))
 }
 
+// check refuses what cannot be. Of two ways to draft the one that was typed counts, not one of the environment or the configuration file.
 func (o *draftOptions) check(f *pflag.FlagSet) error {
+	ngram, model := wasTyped(f, "ngram"), wasTyped(f, "draft-model-dir")
 	switch {
 	case f.Changed("draft-model-dir") && o.model == "":
 		return usage("--draft-model-dir (-dm): empty name")
-	case o.model != "" && f.Changed("ngram"):
+	case ngram && !model:
+		o.model = ""
+	case model && !ngram:
+		o.ngram = 0
+	case o.model != "" && o.ngram > 0:
 		return usage("--ngram and --draft-model-dir (-dm) are both given")
-	case o.model == "" && f.Changed("num-draft-tokens"):
-		return usage("--num-draft-tokens (-dn) is for a --draft-model-dir (-dm); or give --ngram %d", o.tokens)
+	}
+	if o.model == "" && wasTyped(f, "num-draft-tokens") {
+		return usage("--num-draft-tokens (-dn) is for a --draft-model-dir (-dm); or give --ngram, up to %d", infer.MostDraft)
 	}
 	return cmp.Or(within("ngram", o.ngram, 0, infer.MostDraft), within("num-draft-tokens", o.tokens, 1, infer.MostDraft))
 }
@@ -55,16 +63,22 @@ func (o *draftOptions) find(a *app, of *tokenizer.Tokenizer) (string, error) {
 	}
 	dir, err := findModel(o.model)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("draft %w", err)
 	}
+	known := 0
 	own, err := tokenizer.Load(dir)
 	if err == nil {
 		err = sameTokens(own, of)
 	}
+	if err == nil {
+		var spec arch.Spec
+		spec, err = arch.ReadSpec(dir)
+		known = spec.Vocab
+	}
 	if err != nil {
 		return "", fmt.Errorf("draft model %s: %w", o.model, err)
 	}
-	if n, all := own.VocabSize(), of.VocabSize(); n < all {
+	if n, all := min(own.VocabSize(), known), of.VocabSize(); n < all {
 		a.note(fmt.Sprintf("draft model %s: it has the first %d of %d tokens; behind one of the others nothing is drafted", o.model, n, all))
 	}
 	return dir, nil

@@ -90,6 +90,8 @@ func (o *pplOptions) check() error {
 	switch {
 	case len(o.models) == 0:
 		return usage("--model-dir (-m) is missing; see exl2 ppl --help")
+	case slices.Contains(o.models, ""):
+		return usage("--model-dir (-m): an empty name in the list %q", strings.Join(o.models, ","))
 	case o.file == "":
 		return usage("--eval-dataset (-ed) is missing; see exl2 ppl --help")
 	case o.plot != "" && o.reference == "":

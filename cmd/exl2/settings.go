@@ -52,8 +52,22 @@ func (a *app) configure(c *cobra.Command) error {
 		if err := assign(f, v.Get(f.Name)); err != nil {
 			failed = usage("--%s, from the environment or --config: %w", f.Name, err)
 		}
+		if f.Annotations == nil {
+			f.Annotations = map[string][]string{}
+		}
+		f.Annotations[configured] = nil
 	})
 	return failed
+}
+
+// configured marks flags whose values are from the environment or the configuration file.
+const configured = "configured"
+
+// wasTyped reports whether a flag was typed.
+func wasTyped(f *pflag.FlagSet, name string) bool {
+	flag := f.Lookup(name)
+	_, other := flag.Annotations[configured]
+	return flag.Changed && !other
 }
 
 // environment is what names of flags begin with in the environment, and notFlags what else does:

@@ -40,16 +40,18 @@ func (i *interrupts) context(parent context.Context) (context.Context, func()) {
 	return ctx, func() { signal.Stop(signals); cancel() }
 }
 
-// take has Ctrl-C call stop, until the function that it returns is called.
+// take has Ctrl-C call stop, or end the program, if that is nil, until the function that it returns is called: it does then what it did before.
 func (i *interrupts) take(stop func()) (release func()) {
-	i.set(stop)
-	return func() { i.set(nil) }
+	before := i.set(stop)
+	return func() { i.set(before) }
 }
 
-func (i *interrupts) set(stop func()) {
+// set returns what was set before.
+func (i *interrupts) set(stop func()) (before func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.stop = stop
+	before, i.stop = i.stop, stop
+	return before
 }
 
 // taken stops what wants Ctrl-C, if anything does.

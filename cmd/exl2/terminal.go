@@ -17,6 +17,7 @@ import (
 // program works.
 type terminal struct {
 	in, out     *os.File
+	signals     *interrupts
 	editor      *term.Terminal
 	keys        []byte // read, but not by the editor yet
 	begun       []byte // a character of which only the beginning has been read
@@ -26,11 +27,11 @@ type terminal struct {
 const ctrlC = 3
 
 // newTerminal returns the terminal that in and out are, or nil if one is not.
-func newTerminal(in, out *os.File) *terminal {
+func newTerminal(in, out *os.File, signals *interrupts) *terminal {
 	if !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) {
 		return nil
 	}
-	t := &terminal{in: in, out: out}
+	t := &terminal{in: in, out: out, signals: signals}
 	t.editor = term.NewTerminal(t, "> ")
 	return t
 }
@@ -82,6 +83,7 @@ func (t *terminal) read(ctx context.Context) (string, error) {
 	}
 	restore := func() { term.Restore(int(t.in.Fd()), before) }
 	defer restore()
+	defer t.signals.take(nil)() // Ctrl-C is a key
 	defer context.AfterFunc(ctx, func() {
 		restore()
 		os.Exit(exitInterrupted)

@@ -108,10 +108,10 @@ func (l *Loader) Width() int {
 // positions, or than what is known of its attention.
 func (l *Loader) CheckLength(positions int) error {
 	if most := l.Spec.Bound; most > 0 && positions > most {
-		return fmt.Errorf("%d positions, and how %s attends to more than %d is not known; ask for fewer tokens", positions, l.Spec.Arch, most)
+		return fmt.Errorf("%d positions, and how %s attends to more than %d is not known; ask for fewer tokens, or a shorter context", positions, l.Spec.Arch, most)
 	}
 	if most := l.Spec.Learned; most > 0 && positions > most {
-		return fmt.Errorf("%d positions, and the model has learned %d; ask for fewer tokens", positions, most)
+		return fmt.Errorf("%d positions, and the model has learned %d; ask for fewer tokens, or a shorter context", positions, most)
 	}
 	return nil
 }
