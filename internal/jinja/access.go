@@ -1,9 +1,6 @@
 package jinja
 
-import (
-	"math/big"
-	"strings"
-)
+import "strings"
 
 // attribute is x.id: an attribute, or else an item.
 func (m *machine) attribute(x Value, id string) Value {
@@ -30,6 +27,9 @@ func (m *machine) item(x, index Value) Value {
 	}
 	return &Undefined{name: index, object: x, inside: true}
 }
+
+// longestName bounds the names of the attributes that objects have themselves.
+const longestName = 64
 
 // mutators are the methods of lists and dicts that would change them.
 var mutators = map[string]string{
@@ -58,7 +58,7 @@ func (m *machine) own(x Value, id string) (Value, bool) {
 			return &Function{dictMethods[id], &Dict{}}, true
 		}
 	case *Namespace:
-		return x.attributes.find(id)
+		return m.find(x.attributes, id)
 	case *Cycler:
 		if v, ok := x.attribute(id); ok {
 			return v, true
@@ -69,6 +69,9 @@ func (m *machine) own(x Value, id string) (Value, bool) {
 				return x.items[i], true
 			}
 		}
+	}
+	if len(id) > longestName {
+		return nil, false
 	}
 	if strings.HasPrefix(id, "__") && dunder(x, id) || strings.Contains(mutators[typeName(x)], " "+id+" ") {
 		return &Undefined{name: id, object: x, unsafe: true}, true
@@ -120,7 +123,7 @@ func numberAttribute(x Value, id string) (Value, bool) {
 		return 0, true
 	case id == "numerator" && !isFloat:
 		b, _ := bigOf(x)
-		return integer(new(big.Int).Set(b)), true
+		return integer(b), true
 	case id == "denominator" && !isFloat:
 		return 1, true
 	}
@@ -134,11 +137,11 @@ func (m *machine) subscript(x, index Value) (Value, bool) {
 	case *Undefined:
 		x.fail()
 	case *Dict:
-		switch index.(type) {
-		case *List, *Dict, *View:
+		hash, bad := m.tryHash(index)
+		if bad != nil {
 			return nil, false
 		}
-		return x.find(hashed(index))
+		return x.find(hash)
 	}
 	at, isInt := intOf(index)
 	if !isInt {

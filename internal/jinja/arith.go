@@ -124,6 +124,7 @@ func (m *machine) sign(op string, v Value) Value {
 		raise(TypeError, "bad operand type for unary %s: '%s'", op, typeName(v))
 	}
 	if op == "-" {
+		m.reserve(b.BitLen() / 8)
 		b = new(big.Int).Neg(b)
 	}
 	return integer(b)
@@ -135,7 +136,7 @@ func (m *machine) calculate(op string, a, b Value) Value {
 	x, isX := bigOf(a)
 	y, isY := bigOf(b)
 	if isX && isY && op != "/" && !(op == "**" && y.Sign() < 0) {
-		m.reserve((x.BitLen() + y.BitLen()) / 8)
+		m.countBits(bitsOf(op, x, y))
 		return calculateIntegers(op, x, y)
 	}
 	if op == "/" && isX && isY {
@@ -145,9 +146,32 @@ func (m *machine) calculate(op string, a, b Value) Value {
 		if x.Sign() == 0 {
 			return math.Copysign(0, float64(y.Sign()))
 		}
+		m.countBits(x.BitLen() + y.BitLen())
 		return finite(new(big.Rat).SetFrac(x, y))
 	}
 	return calculateFloats(op, floatOf(a), floatOf(b))
+}
+
+// countBits counts the calculation of an integer, which takes as long as a
+// multiplication or division by hand: the square of its length.
+func (m *machine) countBits(bits int) {
+	words := bits / 64
+	m.step(words * words / 256)
+	m.reserve(bits / 8)
+}
+
+// bitsOf returns how long the result and the operands of an integer operator are, at
+// most. What a power would have more than integers may is refused when it is reached.
+func bitsOf(op string, x, y *big.Int) int {
+	bits := x.BitLen() + y.BitLen()
+	if op == "**" && x.BitLen() > 1 {
+		most := maxBits
+		if y.IsInt64() {
+			most = int(min(y.Int64(), maxBits))
+		}
+		bits += min(x.BitLen()*most, maxBits)
+	}
+	return bits
 }
 
 func calculateIntegers(op string, x, y *big.Int) Value {

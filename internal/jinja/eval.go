@@ -1,6 +1,9 @@
 package jinja
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 func (e constant) eval(*machine, *frame) Value { return e.value }
 
@@ -80,22 +83,33 @@ func (m *machine) join(separator string, values []Value) Value {
 		_, is := v.(Markup)
 		escaped = escaped || is
 	}
-	escaped = escaped && m.escaping
-	var b builder
-	b.m = m
+	if !m.escaping || !escaped {
+		return m.joined(separator, m.textsOf(values, m.text))
+	}
+	return Markup(m.joined(separator, m.textsOf(values, func(v Value) string { return string(m.escape(v)) })))
+}
+
+// textsOf returns the texts of values.
+func (m *machine) textsOf(values []Value, text func(Value) string) []string {
+	m.step(len(values))
+	m.reserveTimes(valueBytes, len(values))
+	texts := make([]string, len(values))
 	for i, v := range values {
-		if i > 0 {
-			b.write(separator)
-		}
-		if escaped {
-			v = m.escape(v)
-		}
-		b.write(m.text(v))
+		texts[i] = text(v)
 	}
-	if escaped {
-		return Markup(b.String())
+	return texts
+}
+
+// joined returns texts with a separator between them.
+func (m *machine) joined(separator string, texts []string) string {
+	if len(texts) == 0 {
+		return ""
 	}
-	return b.String()
+	m.reserveTimes(len(separator), len(texts)-1)
+	for _, s := range texts {
+		m.reserve(len(s))
+	}
+	return strings.Join(texts, separator)
 }
 
 func (e *choice) eval(m *machine, f *frame) Value {
@@ -191,6 +205,7 @@ func (m *machine) arguments(a arguments, f *frame, first []Value) (args []Value,
 	if a.star != nil {
 		next := m.iterate(m.eval(a.star, f))
 		for v, ok := next(); ok; v, ok = next() {
+			m.reserve(valueBytes)
 			args = append(args, v)
 		}
 	}
@@ -199,6 +214,8 @@ func (m *machine) arguments(a arguments, f *frame, first []Value) (args []Value,
 		if !ok {
 			raise(TypeError, "what follows ** in a call must be a mapping")
 		}
+		m.step(len(d.entries))
+		m.reserveTimes(valueBytes, len(d.entries))
 		for _, e := range d.entries {
 			key, ok := textOf(e.key)
 			if !ok {

@@ -79,7 +79,7 @@ func (m *machine) unpack(v Value, n int) []Value {
 
 func (s *capture) run(m *machine, f *frame) signal {
 	m.line = s.line
-	inner := newFrame(f, s.inner)
+	inner := m.newFrame(f, s.inner)
 	v, sig := m.captured(s.body, inner)
 	if sig != goOn {
 		return sig
@@ -102,7 +102,7 @@ func (m *machine) filtered(e expression, v Value, f *frame) Value {
 }
 
 func (s *filterBlock) run(m *machine, f *frame) signal {
-	inner := newFrame(f, s.inner)
+	inner := m.newFrame(f, s.inner)
 	v, sig := m.captured(s.body, inner)
 	if sig != goOn {
 		return sig
@@ -119,7 +119,7 @@ func (s *filterBlock) run(m *machine, f *frame) signal {
 
 func (s *with) run(m *machine, f *frame) signal {
 	m.line = s.line
-	inner := newFrame(f, s.inner)
+	inner := m.newFrame(f, s.inner)
 	for i, v := range s.values {
 		m.assign(s.targets[i], m.eval(v, f), inner)
 	}
@@ -130,13 +130,13 @@ func (s *autoescape) run(m *machine, f *frame) signal {
 	m.line = s.line
 	outer := m.escaping
 	m.escaping = truth(m.eval(s.value, f))
-	sig := m.body(s.body, newFrame(f, s.inner))
+	sig := m.body(s.body, m.newFrame(f, s.inner))
 	m.escaping = outer
 	return sig
 }
 
 func (s *block) run(m *machine, f *frame) signal {
-	return m.body(s.body, newFrame(m.root, s.inner))
+	return m.body(s.body, m.newFrame(m.root, s.inner))
 }
 
 func (s *jump) run(m *machine, f *frame) signal { return s.to }

@@ -17,11 +17,12 @@ var numberFilters = table(
 		if !ok {
 			raise(TypeError, "bad operand type for abs(): '%s'", typeName(a[0]))
 		}
+		m.reserve(b.BitLen() / 8)
 		return integer(new(big.Int).Abs(b))
 	}),
 	function("int", "value, default=0, base=10", intFilter),
 	function("float", "value, default=0.0", func(m *machine, a []Value) Value {
-		if f, ok := toFloat(a[0]); ok {
+		if f, ok := m.toFloat(a[0]); ok {
 			return f
 		}
 		return a[1]
@@ -36,11 +37,12 @@ func intFilter(m *machine, a []Value) Value {
 		return integer(b)
 	}
 	if s, ok := textOf(a[0]); ok {
-		if b, ok := parseInt(s, wantInt(a[2])); ok {
+		base, isInt := intOf(a[2])
+		if b, ok := m.parseInt(s, base); ok && isInt {
 			return b
 		}
 	}
-	f, ok := toFloat(a[0])
+	f, ok := m.toFloat(a[0])
 	if !ok || math.IsNaN(f) || math.IsInf(f, 0) {
 		if _, isFloat := a[0].(float64); isFloat && math.IsInf(f, 0) {
 			raise(OverflowError, "cannot convert float infinity to integer")
@@ -49,56 +51,6 @@ func intFilter(m *machine, a []Value) Value {
 	}
 	b, _ := big.NewFloat(f).Int(nil)
 	return integer(b)
-}
-
-// parseInt reads what Python's int does.
-func parseInt(s string, base int) (Value, bool) {
-	if base != 0 && (base < 2 || base > 36) {
-		return nil, false
-	}
-	s = strings.ToLower(asciiDigits(strings.TrimFunc(s, isSpace)))
-	if len(s) > maxDigits {
-		raise(ValueError, "Exceeds the limit (%d digits) for integer string conversion", maxDigits)
-	}
-	digits := strings.TrimLeft(s, "+-")
-	if len(s)-len(digits) > 1 {
-		return nil, false
-	}
-	sign := s[:len(s)-len(digits)]
-	if prefix := map[int]string{2: "0b", 8: "0o", 16: "0x"}[base]; prefix != "" {
-		digits = strings.TrimPrefix(strings.TrimPrefix(digits, prefix), "_")
-	}
-	if digits == "" || digits[0] == '_' || strings.HasSuffix(digits, "_") || strings.Contains(digits, "__") {
-		return nil, false
-	}
-	if base != 0 {
-		digits = strings.ReplaceAll(digits, "_", "")
-	}
-	b, ok := new(big.Int).SetString(sign+digits, base)
-	if !ok {
-		return nil, false
-	}
-	return integer(b), true
-}
-
-// toFloat is Python's float, or false.
-func toFloat(v Value) (float64, bool) {
-	if u, ok := v.(*Undefined); ok {
-		u.fail()
-	}
-	if isNumber(v) {
-		return floatOf(v), true
-	}
-	s, ok := textOf(v)
-	if !ok {
-		return 0, false
-	}
-	s = strings.ToLower(asciiDigits(strings.TrimFunc(s, isSpace)))
-	if strings.ContainsAny(s, "xp") || strings.HasPrefix(s, "_") || strings.HasSuffix(s, "_") || strings.Contains(s, "__") {
-		return 0, false
-	}
-	f, err := strconv.ParseFloat(strings.ReplaceAll(s, "_", ""), 64)
-	return f, err == nil || math.IsInf(f, 0)
 }
 
 func roundFilter(m *machine, a []Value) Value {
@@ -169,9 +121,9 @@ func roundEven(v Value, precision int) Value {
 }
 
 func fileSize(m *machine, a []Value) Value {
-	bytes, ok := toFloat(a[0])
+	bytes, ok := m.toFloat(a[0])
 	if !ok {
-		raise(ValueError, "could not convert to float: %s", m.repr(a[0]))
+		raise(ValueError, "could not convert to float: %s", shortText(a[0]))
 	}
 	base, units := 1000.0, "kB MB GB TB PB EB ZB YB"
 	if truth(a[1]) {

@@ -9,6 +9,7 @@ var orderFilters = table(
 	function("sort", "value, reverse=False, case_sensitive=False, attribute=None", func(m *machine, a []Value) Value {
 		var getters []func(Value) Value
 		if s, ok := textOf(a[3]); ok {
+			m.reserveTimes(4*valueBytes, 1+strings.Count(s, ","))
 			for _, part := range strings.Split(s, ",") {
 				getters = append(getters, m.getter(part, nil, !truth(a[2])))
 			}
@@ -16,6 +17,7 @@ var orderFilters = table(
 			getters = append(getters, m.getter(a[3], nil, !truth(a[2])))
 		}
 		key := func(v Value) Value {
+			m.reserveTimes(valueBytes, 1+len(getters))
 			k := &List{}
 			for _, get := range getters {
 				k.items = append(k.items, get(v))
@@ -40,18 +42,18 @@ var orderFilters = table(
 			}
 			raise(TypeError, "'%s' object has no attribute 'items'", typeName(a[0]))
 		}
-		key := func(v Value) Value { return folded(v.(*Tuple).items[at], !truth(a[1])) }
+		key := func(v Value) Value { return m.folded(v.(*Tuple).items[at], !truth(a[1])) }
 		return &List{m.sort(m.list(&View{d, "items"}), key, truth(a[3]))}
 	}),
 	function("unique", "value, case_sensitive=False, attribute=None", func(m *machine, a []Value) Value {
 		get := m.getter(a[2], nil, !truth(a[1]))
 		seen := map[any]bool{}
 		return m.generate(a[0], func(v Value) (Value, bool) {
-			key := hashed(get(v))
+			key := m.hash(get(v))
 			if seen[key] {
 				return nil, false
 			}
-			m.reserve(4 * valueBytes)
+			m.reserve(dictBytes)
 			seen[key] = true
 			return v, true
 		})
@@ -66,9 +68,9 @@ var orderFilters = table(
 )
 
 // folded returns a text in lower case if case does not matter.
-func folded(v Value, fold bool) Value {
+func (m *machine) folded(v Value, fold bool) Value {
 	if s, ok := textOf(v); ok && fold {
-		return lower(s)
+		return m.mapped(s, lower)
 	}
 	return v
 }
@@ -80,6 +82,8 @@ func (m *machine) getter(attribute, otherwise Value, fold bool) func(Value) Valu
 	switch at := attribute.(type) {
 	case nil:
 	case string:
+		m.reserve(len(at))
+		m.reserveTimes(2*valueBytes, 1+strings.Count(at, "."))
 		for _, part := range strings.Split(at, ".") {
 			if n, err := strconv.Atoi(part); err == nil && n >= 0 {
 				path = append(path, n)
@@ -92,12 +96,13 @@ func (m *machine) getter(attribute, otherwise Value, fold bool) func(Value) Valu
 	}
 	return func(v Value) Value {
 		for _, part := range path {
+			m.step(1)
 			v = m.item(v, part)
 			if _, ok := v.(*Undefined); ok && otherwise != nil {
 				v = otherwise
 			}
 		}
-		return folded(v, fold)
+		return m.folded(v, fold)
 	}
 }
 

@@ -38,8 +38,7 @@ func textMapping(name string, f func(string) string) *builtin {
 	return function(name, "s", func(m *machine, a []Value) Value {
 		v := m.softText(a[0])
 		s, _ := textOf(v)
-		m.reserve(2 * len(s))
-		return sameKind(v, f(s))
+		return sameKind(v, m.mapped(s, f))
 	})
 }
 

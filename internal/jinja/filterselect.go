@@ -7,12 +7,20 @@ var selectFilters = table(
 )
 
 // keywords returns a dict of arguments by name as a list.
-func keywords(d *Dict) []Keyword {
+func (m *machine) keywords(d *Dict) []Keyword {
+	m.reserveTimes(valueBytes, len(d.entries))
 	var list []Keyword
 	for _, e := range d.entries {
 		list = append(list, Keyword{e.key.(string), e.value})
 	}
 	return list
+}
+
+// with returns a value and the arguments behind it.
+func (m *machine) with(first Value, args []Value) []Value {
+	m.step(len(args))
+	m.reserveTimes(valueBytes, len(args))
+	return append([]Value{first}, args...)
 }
 
 // mapFilter applies a filter to every element, or reads an attribute.
@@ -25,7 +33,7 @@ func mapFilter(m *machine, a []Value) Value {
 	prepare := func() {
 		if attribute, ok := named.Get("attribute"); ok && len(args) == 0 {
 			otherwise, _ := named.Get("default")
-			for _, k := range keywords(named) {
+			for _, k := range m.keywords(named) {
 				if k.Name != "attribute" && k.Name != "default" {
 					raise(ArgumentError, "Unexpected keyword argument %s", repr(k.Name))
 				}
@@ -38,7 +46,7 @@ func mapFilter(m *machine, a []Value) Value {
 		}
 		id := wantText("the filter of map()", args[0])
 		apply = func(v Value) Value {
-			return m.callFilter(id, append([]Value{v}, args[1:]...), keywords(named))
+			return m.callFilter(id, m.with(v, args[1:]), m.keywords(named))
 		}
 	}
 	var next iterator
@@ -60,25 +68,27 @@ func mapFilter(m *machine, a []Value) Value {
 // it is their truth.
 func selecting(name string, attribute, keep bool) *builtin {
 	return function(name, "value, *args, **kwargs", func(m *machine, a []Value) Value {
-		args, named := a[1].(*Tuple).items, keywords(a[2].(*Dict))
+		args, named := a[1].(*Tuple).items, m.keywords(a[2].(*Dict))
 		if !truth(a[0]) {
 			return lazy(func() []Value { return nil })
 		}
-		get := func(v Value) Value { return v }
+		var get func(Value) Value
 		return m.generate(a[0], func(v Value) (Value, bool) {
-			rest := args
+			x, rest := v, args
 			if attribute {
 				if len(args) == 0 {
 					raise(ArgumentError, "Missing parameter for attribute name")
 				}
-				get, rest = m.getter(args[0], nil, false), args[1:]
+				if get == nil {
+					get = m.getter(args[0], nil, false)
+				}
+				x, rest = get(v), args[1:]
 			}
-			x := get(v)
 			passed := false
 			if len(rest) == 0 {
 				passed = truth(x)
 			} else {
-				passed = m.callTest(wantText("the test of "+name+"()", rest[0]), append([]Value{x}, rest[1:]...), named)
+				passed = m.callTest(wantText("the test of "+name+"()", rest[0]), m.with(x, rest[1:]), named)
 			}
 			return v, passed == keep
 		})

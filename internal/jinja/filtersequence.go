@@ -3,8 +3,8 @@ package jinja
 import "strings"
 
 var sequenceFilters = table(
-	function("length", "obj", func(m *machine, a []Value) Value { return wantLength(a[0]) }),
-	function("count", "obj", func(m *machine, a []Value) Value { return wantLength(a[0]) }),
+	function("length", "obj", func(m *machine, a []Value) Value { return m.length(a[0]) }),
+	function("count", "obj", func(m *machine, a []Value) Value { return m.length(a[0]) }),
 	function("list", "value", func(m *machine, a []Value) Value { return &List{m.list(a[0])} }),
 	function("first", "seq", func(m *machine, a []Value) Value {
 		if v, ok := m.iterate(a[0])(); ok {
@@ -119,11 +119,13 @@ func (m *machine) batches(items []Value, n int, fill Value) []Value {
 	if n <= 0 {
 		n = len(items)
 	}
+	m.reserveTimes(3*valueBytes, 1+len(items)/max(n, 1))
 	for len(items) > 0 {
 		k := min(n, len(items))
-		piece := append([]Value{}, items[:k]...)
+		piece := items[:k:k]
 		if fill != nil && n > k {
-			m.reserveTimes(valueBytes, n-k)
+			m.reserveTimes(valueBytes, n)
+			piece = append(make([]Value, 0, n), piece...)
 			for len(piece) < n {
 				piece = append(piece, fill)
 			}
@@ -164,6 +166,7 @@ func (m *machine) sortedKeys(v Value) Value {
 	m.enter()
 	defer m.leave()
 	all := func(items []Value) []Value {
+		m.reserveTimes(valueBytes, len(items))
 		list := make([]Value, len(items))
 		for i, x := range items {
 			list[i] = m.sortedKeys(x)
@@ -178,7 +181,7 @@ func (m *machine) sortedKeys(v Value) Value {
 	case *Dict:
 		d := &Dict{}
 		for _, k := range m.sort(m.list(v), func(k Value) Value { return k }, false) {
-			x, _ := v.find(hashed(k))
+			x, _ := m.find(v, k)
 			m.set(d, k, m.sortedKeys(x))
 		}
 		return d

@@ -8,9 +8,7 @@ import (
 var textFilters = table(
 	textMapping("upper", upper), textMapping("lower", lower), textMapping("capitalize", capitalize),
 	function("title", "s", func(m *machine, a []Value) Value {
-		s := m.text(a[0])
-		m.reserve(2 * len(s))
-		return titleWords(s)
+		return m.mapped(m.text(a[0]), titleWords)
 	}),
 	function("string", "s", func(m *machine, a []Value) Value { return m.softText(a[0]) }),
 	function("trim", "value, chars=None", func(m *machine, a []Value) Value {
@@ -39,9 +37,7 @@ var textFilters = table(
 	function("indent", "s, width=4, first=False, blank=False", func(m *machine, a []Value) Value {
 		by, ok := textOf(a[1])
 		if !ok {
-			n := max(wantInt(a[1]), 0)
-			m.reserve(n)
-			by = strings.Repeat(" ", n)
+			by = m.padded("", " ", wantInt(a[1]), "", 0)
 		}
 		s, _ := textOf(m.arithmetic("+", a[0], "\n"))
 		return sameKind(a[0], m.indent(s, by, truth(a[2]), truth(a[3])))
@@ -51,14 +47,29 @@ var textFilters = table(
 	function("wordcount", "s", func(m *machine, a []Value) Value {
 		s := m.text(a[0])
 		m.step(len(s) / 16)
-		return len(strings.FieldsFunc(s, func(r rune) bool { return !isWord(r) }))
+		return countWords(s)
 	}),
 )
+
+// countWords returns how many runs of characters of words s has.
+func countWords(s string) int {
+	n, inside := 0, false
+	for _, r := range s {
+		if word := isWord(r); word != inside {
+			inside = word
+			if word {
+				n++
+			}
+		}
+	}
+	return n
+}
 
 // titleWords capitalizes what begins behind blanks, hyphens and brackets.
 func titleWords(s string) string {
 	isBreak := func(r rune) bool { return isSpace(r) || strings.ContainsRune("-({[<", r) }
 	var b strings.Builder
+	b.Grow(len(s))
 	for s != "" {
 		start := strings.IndexFunc(s, func(r rune) bool { return !isBreak(r) })
 		if start < 0 {
@@ -70,9 +81,10 @@ func titleWords(s string) string {
 		if end < 0 {
 			end = len(s)
 		}
-		_, n := utf8.DecodeRuneInString(s)
+		first, n := utf8.DecodeRuneInString(s)
 		if end > 0 {
-			b.WriteString(upper(s[:n]) + lower(s[n:end]))
+			b.WriteString(upperRune(first))
+			b.WriteString(lower(s[n:end]))
 		}
 		s = s[end:]
 	}
@@ -81,8 +93,12 @@ func titleWords(s string) string {
 
 // indent puts a text in front of every line but empty ones, and but the first.
 func (m *machine) indent(s, by string, first, blank bool) string {
+	m.step(len(s) / 16)
 	b := builder{m: m}
-	for i, line := range splitLines(s, false) {
+	b.grow(len(s))
+	for i := 0; s != ""; i++ {
+		var line string
+		line, _, s = cutLine(s)
 		if i > 0 {
 			b.write("\n")
 		}
@@ -95,6 +111,8 @@ func (m *machine) indent(s, by string, first, blank bool) string {
 }
 
 func truncate(m *machine, a []Value) Value {
+	text, _ := textOf(a[0])
+	m.step(len(text) / 16)
 	length, end := wantInt(a[1]), wantText("the end of truncate()", a[3])
 	leeway := 5
 	if a[4] != nil {
@@ -126,4 +144,11 @@ func wantLength(v Value) int {
 		raise(TypeError, "object of type '%s' has no len()", typeName(v))
 	}
 	return n
+}
+
+// length returns what len does, or raises, and counts the characters it looks at.
+func (m *machine) length(v Value) int {
+	s, _ := textOf(v)
+	m.step(len(s) / 64)
+	return wantLength(v)
 }

@@ -28,6 +28,7 @@ func (f *formatter) run(s string, depth int) {
 	if depth == 0 {
 		raise(ValueError, "Max string recursion exceeded")
 	}
+	f.m.step(len(s) / 64)
 	for s != "" {
 		at := strings.IndexAny(s, "{}")
 		if at < 0 {
@@ -70,6 +71,7 @@ func closingBrace(s string) int {
 
 // field writes {name!conversion:spec}.
 func (f *formatter) field(s string, depth int) {
+	f.m.step(4)
 	name, rest, specified := s, "", false
 	if i := strings.IndexAny(s, "!:"); i >= 0 {
 		name, rest, specified = s[:i], s[i:], true
@@ -106,7 +108,7 @@ func (f *formatter) convert(v Value, c byte) Value {
 	case 'r':
 		return f.m.repr(v)
 	case 'a':
-		return asciiOnly(f.m.repr(v))
+		return f.m.asciiOnly(f.m.repr(v))
 	}
 	raise(ValueError, "Unknown conversion specifier '%c'", c)
 	return nil
@@ -167,7 +169,7 @@ func (f *formatter) argument(name string) Value {
 		}
 		return f.args[n]
 	}
-	v, ok := f.named.find(name)
+	v, ok := f.m.find(f.named, name)
 	if !ok {
 		raise(ValueError, "no argument is called %s", repr(name))
 	}

@@ -84,7 +84,7 @@ func (m *machine) dict(what string, a []Value) *Dict {
 	if len(args) == 1 {
 		of, ok := args[0].(*Dict)
 		if ok {
-			m.reserveTimes(4*valueBytes, len(of.entries))
+			m.reserveTimes(dictBytes, len(of.entries))
 			d = of.Copy()
 		} else {
 			for _, p := range m.list(args[0]) {

@@ -106,13 +106,34 @@ func (d *Dict) iterator(kind string) iterator {
 
 // list returns the elements of a value.
 func (m *machine) list(v Value) []Value {
-	var items []Value
+	size, n := sizeOfElements(v)
+	m.reserveTimes(size, n)
+	items := make([]Value, 0, n)
 	next := m.iterate(v)
 	for x, ok := next(); ok; x, ok = next() {
-		m.reserve(valueBytes)
+		if len(items) >= n {
+			m.reserve(2 * valueBytes) // where it grows, there are two of it
+		}
 		items = append(items, x)
 	}
 	return items
+}
+
+// sizeOfElements returns how many elements a value has, if it can be told before they are
+// there, and what each costs.
+func sizeOfElements(v Value) (size, n int) {
+	size = valueBytes
+	switch v := v.(type) {
+	case *View:
+		if v.kind == "items" {
+			size = dictBytes
+		}
+	case string, Markup, *List, *Tuple, *Dict, *Range:
+	default:
+		return 0, 0
+	}
+	n, _ = length(v)
+	return size, n
 }
 
 // generate returns a generator of the elements of v for which f returns true, as

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // ParseJSON reads a JSON value as Python does: objects keep their order, and
@@ -91,9 +92,12 @@ func number(s string) (Value, error) {
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil && n == n<<1>>1 {
 		return int(n), nil
 	}
+	if len(strings.TrimPrefix(s, "-")) > maxDigits {
+		return nil, fmt.Errorf("number %.20s... has more than %d digits", s, maxDigits)
+	}
 	b, ok := new(big.Int).SetString(s, 10)
-	if !ok || len(s) > maxDigits {
-		return nil, fmt.Errorf("number %.20s... has too many digits", s)
+	if !ok {
+		return nil, fmt.Errorf("%.20s is no number", s)
 	}
 	return b, nil
 }
@@ -115,9 +119,7 @@ var tojson = function("tojson", "x, ensure_ascii=False, indent=None, separators=
 		if s, ok := textOf(a[2]); ok {
 			w.indent = s
 		} else {
-			n := max(wantInt(a[2]), 0)
-			m.reserve(n)
-			w.indent = strings.Repeat(" ", n)
+			w.indent = m.padded("", " ", wantInt(a[2]), "", 0)
 		}
 	}
 	if a[3] != nil {
@@ -184,12 +186,21 @@ func (w *jsonWriter) separate(i int, inner string) {
 	}
 }
 
+// inner returns what a line begins with one level deeper.
+func (w *jsonWriter) inner(line string) string {
+	if w.indent == "" {
+		return line
+	}
+	w.m.reserve(len(line) + len(w.indent))
+	return line + w.indent
+}
+
 func (w *jsonWriter) array(items []Value, line string) {
 	if len(items) == 0 {
 		w.write("[]")
 		return
 	}
-	inner := line + w.indent
+	inner := w.inner(line)
 	w.write("[")
 	for i, x := range items {
 		w.separate(i, inner)
@@ -211,11 +222,11 @@ func (w *jsonWriter) object(d *Dict, line string) {
 		entries = nil
 		keys := w.m.sort(w.m.list(d), func(k Value) Value { return k }, false)
 		for _, k := range keys {
-			v, _ := d.find(hashed(k))
-			entries = append(entries, entry{k, v})
+			v, _ := w.m.find(d, k)
+			entries = append(entries, entry{key: k, value: v})
 		}
 	}
-	inner := line + w.indent
+	inner := w.inner(line)
 	w.write("{")
 	for i, e := range entries {
 		w.separate(i, inner)
@@ -252,20 +263,37 @@ var jsonEscapes = map[rune]string{'"': `\"`, '\\': `\\`, '\b': `\b`, '\f': `\f`,
 
 // text writes a string.
 func (w *jsonWriter) text(s string) {
-	w.m.reserve(len(s) + 2)
-	w.WriteByte('"')
-	for _, r := range s {
-		switch e := jsonEscapes[r]; {
-		case e != "":
-			w.WriteString(e)
-		case r < ' ' || w.ascii && r > '~' && r < 0x10000:
-			fmt.Fprintf(w, `\u%04x`, r)
-		case w.ascii && r >= 0x10000:
-			hi, lo := utf16.EncodeRune(r)
-			fmt.Fprintf(w, `\u%04x\u%04x`, hi, lo)
+	w.m.step(len(s) / 64)
+	w.grow(len(s) + 2)
+	w.write(`"`)
+	start := 0
+	for i, r := range s {
+		escape := ""
+		switch {
+		case r == utf8.RuneError && !w.ascii: // may stand for a byte that is no character
+			escape = string(r)
+		case r >= ' ' && r <= '~' && r != '"' && r != '\\' || r > '~' && !w.ascii:
+			continue
 		default:
-			w.WriteRune(r)
+			escape = jsonEscape(r)
 		}
+		_, n := utf8.DecodeRuneInString(s[i:])
+		w.write(s[start:i])
+		w.write(escape)
+		start = i + n
 	}
-	w.WriteByte('"')
+	w.write(s[start:])
+	w.write(`"`)
+}
+
+// jsonEscape returns the escape of a character.
+func jsonEscape(r rune) string {
+	switch e := jsonEscapes[r]; {
+	case e != "":
+		return e
+	case r < 0x10000:
+		return numbered(`\u`, r, 4)
+	}
+	hi, lo := utf16.EncodeRune(r)
+	return numbered(`\u`, hi, 4) + numbered(`\u`, lo, 4)
 }

@@ -3,7 +3,7 @@ package jinja
 // Limits bound what a rendering may use.
 type Limits struct {
 	Steps int // expressions, statements and elements looked at
-	Bytes int // of all texts and lists that are made
+	Bytes int // of all texts and lists that are made, and of the buffers for them
 	Calls int // macros inside one another
 }
 
@@ -21,7 +21,8 @@ const (
 	maxRange  = 100_000 // of a range, as in Jinja's sandbox
 )
 
-// step counts work.
+// step counts work: that of reading a text is a step for 64 bytes, and for fewer
+// bytes where reading is slow.
 func (m *machine) step(n int) {
 	if m.steps += n; m.steps > m.limits.Steps || n < 0 {
 		raise(LimitError, "the template does not come to an end: more than %d steps", m.limits.Steps)
@@ -37,11 +38,15 @@ func (m *machine) reserve(n int) {
 }
 
 // reserveTimes counts count pieces of size bytes each.
-func (m *machine) reserveTimes(size, count int) {
+func (m *machine) reserveTimes(size, count int) { m.reserve(m.times(size, count)) }
+
+// times returns how many bytes count pieces of size bytes are, or if that is over
+// the limit a number that is.
+func (m *machine) times(size, count int) int {
 	if count > 0 && size > m.limits.Bytes/count {
-		size, count = m.limits.Bytes, 2
+		return m.limits.Bytes + 1
 	}
-	m.reserve(size * max(count, 0))
+	return size * max(count, 0)
 }
 
 // enter goes one evaluation deeper; leave comes back.

@@ -2,8 +2,11 @@ package jinja
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // quick is a tenth of the standard limits.
@@ -68,6 +71,13 @@ func TestHostileTemplates(t *testing.T) {
 		"replace nothing":          "{% set s = 'a' * 10 ** 7 %}{{ s.replace('', s) }}",
 		"join":                     "{% set s = 'a' * 10 ** 7 %}{{ s|join(s) }}",
 		"wrap":                     "{% set s = 'a ' * 10 ** 6 %}{{ s|wordwrap(1, wrapstring=s) }}",
+		"tuple of itself as a key": "{% set n = namespace(s=(1,)) %}{% for i in range(99) %}{% set n.s = (n.s, n.s) %}{% endfor %}{{ {n.s: 1} }}",
+		"tuple nested as a key":    "{% set n = namespace(s=(1,)) %}{% for i in range(99999) %}{% set n.s = (n.s,) %}{% endfor %}{{ {n.s: 1} }}",
+		"arguments of filters":     "{{ range(1000)|map('map', 'upper', *range(100000))|list }}",
+		"attributes to sort by":    "{{ range(1000)|sort(attribute=',' * 100000) }}",
+		"parameters":               "{% macro m(" + manyNames(9999) + ") %}{% endmacro %}" + loop + "{{ m() }}{% endfor %}{% endfor %}",
+		"variables":                loop + "{% if b < 0 %}{% set " + manyNames(9999) + " = x %}{% endif %}{% endfor %}{% endfor %}",
+		"integer from text":        "{{ ('f' * 17000)|int(base=16) }}",
 		"arguments":                "{{ dict(*range(100000)) }}{{ cycler(*('a' * 10 ** 9)) }}",
 		"characters of a long one": "{% set s = 'é' * 10 ** 7 %}" + loop + "{{ s[5000000] }}{% endfor %}{% endfor %}",
 		"brackets":                 strings.Repeat("{{ (", 1) + strings.Repeat("(", 100_000),
@@ -92,6 +102,121 @@ func TestHostileTemplates(t *testing.T) {
 				t.Errorf("%v does not name the line", err)
 			}
 		})
+	}
+}
+
+// manyNames returns a list of n names.
+func manyNames(n int) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf("a%d", i)
+	}
+	return strings.Join(list, ", ")
+}
+
+// Work counts: what is done again and again with a long text or list s, or one like it in z,
+// comes to an end soon.
+func TestWorkCounts(t *testing.T) {
+	texts := map[string]string{
+		"letters": "a", "words": "aB ", "lines": "\n", "hyphens": "a-", "accents": "é", "wide": "日", "control": "\x01", "tabs": "\t",
+		"tags": "<a>", "comments": "<!-->", "entities": "&lt;", "hosts": "http://a.b/ ", "fields": "{0}", "percents": "%n", "digits": "1",
+	}
+	limits := Limits{DefaultLimits.Steps / 400, DefaultLimits.Bytes / 400, DefaultLimits.Calls}
+	for _, work := range strings.Split(workOnTexts, "\n") {
+		template, err := Parse("t", "{% for a in range(100000) %}{% for b in range(1000) %}{% set x = "+work+" %}{% endfor %}{% endfor %}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range texts {
+			text = strings.Repeat(text, 100_000/len(text))
+			start, v := time.Now(), &Dict{}
+			v.Set("s", text)
+			v.Set("z", strings.Clone(text))
+			v.Set("l", NewList(text, text, text))
+			template.Render(v, Options{Limits: &limits}) // most often it fails
+			if took := time.Since(start); took > 2*time.Second {
+				t.Errorf("%s of %s takes %v", work, name, took)
+			}
+		}
+	}
+}
+
+const workOnTexts = `s|wordwrap(1)
+s|wordwrap(70000, false)
+s|upper
+s|title
+s.title()
+s.swapcase()
+s.isalnum()
+s is lower
+s|int
+s|float
+s|urlize
+s|striptags
+s|escape
+s|urlencode
+s|indent
+s.splitlines()
+s.split()
+s.rsplit('a')
+s.strip('ab')
+s.replace(z, 'b')
+s == z
+s < z
+s is sameas(z)
+s in z
+s.find(z[1:] ~ 'x')
+s.startswith((z, z))
+s.removeprefix(z)
+s.partition('zz')
+l == l
+l|sort
+l|unique|list
+l.count(z)
+{s: 1}[z]
+{}[s]
+(s,) in {(z,): 1}
+s|tojson(ensure_ascii=true)
+[s]|string
+'%a' % s
+s.format('')
+s % {}
+s.expandtabs()
+s|wordcount
+s|length
+s|truncate
+s[1:-1]
+s.center(1)
+strftime_now(s)
+[1]|map(attribute=s)|list
+9 ** 20000
+9 ** 20000 / 7 ** 20000
+'{:_b}'.format(9 ** 20000)`
+
+// What is too large is not made, nor much more than the limit in buffers.
+func TestBytesAreCountedFirst(t *testing.T) {
+	limits := &Limits{DefaultLimits.Steps, 16 << 20, DefaultLimits.Calls}
+	for _, source := range []string{
+		"range(100000)|join('x' * 100000)", "('\t' * 1000).expandtabs(10 ** 8)", "('\t' * 1000).expandtabs(2 ** 60)", "'y'.join('x' * 10 ** 7)",
+		"['x' * 10 ** 6] * 100", "(['x' * 10 ** 6] * 100)|join", "(['x' * 10 ** 6] * 100)|string", "(['x' * 10 ** 6] * 100)|tojson",
+		"('\n' * 10 ** 7)|indent", "('\n' * 10 ** 7).splitlines()", "('a ' * 5 * 10 ** 6).split()", "('a ' * 5 * 10 ** 6)|wordcount",
+		"('a ' * 5 * 10 ** 6)|striptags", "('a.com ' * 10 ** 6)|urlize", "('a' * 10 ** 7)|wordwrap(1)", "('a' * 10 ** 6)|wordwrap(1, wrapstring='b' * 99)",
+		"('\x01' * 10 ** 7)|tojson", "('é' * 10 ** 6)|urlencode", "('<' * 10 ** 7)|e", "'a'|center(10 ** 7)", "'a'.zfill(10 ** 7)", "'%10000000d' % 1",
+		"('%s' * 100) % (('a' * 10 ** 6,) * 100)", "('{0}' * 100).format('a' * 10 ** 6)", "('a' * 10 ** 4).replace('a', 'b' * 10 ** 4)",
+		"[1] * 10 ** 6", "([1] * 10 ** 5)|batch(1)|list", "[1]|batch(10 ** 6, 0)|list", "[1]|slice(10 ** 6)|list", "('a' * 10 ** 7)|list", "('a' * 10 ** 7)[::2]",
+		"('a' * 10 ** 7) ~ 'b' * 10 ** 7", "('f' * 10 ** 7)|int(base=16)",
+	} {
+		template, err := Parse("t", "{% set x = "+source+" %}{% set y = x ~ x %}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		template.Render(&Dict{}, Options{Limits: limits}) // most of it fails
+		runtime.ReadMemStats(&after)
+		if made := after.TotalAlloc - before.TotalAlloc; made > uint64(limits.Bytes)*3/2 {
+			t.Errorf("%s makes %d bytes, the limit is %d", source, made, limits.Bytes)
+		}
 	}
 }
 

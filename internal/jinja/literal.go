@@ -2,7 +2,6 @@ package jinja
 
 import (
 	"math"
-	"math/big"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -22,14 +21,12 @@ func parseFloatLiteral(s string) float64 {
 
 // parseIntLiteral reads an integer as integerPattern has found it.
 func parseIntLiteral(s string) Value {
-	b, ok := new(big.Int).SetString(s, 0)
-	if !ok || len(s) > maxDigits {
-		b, ok = new(big.Int).SetString(strings.ReplaceAll(s, "_", ""), 10)
-	}
-	if !ok || len(s) > maxDigits {
+	m := &machine{limits: DefaultLimits}
+	v, ok := m.parseInt(s, 0)
+	if !ok {
 		raise(SyntaxError, "bad number %.40s", s)
 	}
-	return integer(b)
+	return v
 }
 
 var simpleEscapes = map[byte]string{

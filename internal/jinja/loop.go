@@ -1,12 +1,10 @@
 package jinja
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // A Loop is the variable loop of a running for.
 type Loop struct {
+	m       *machine
 	next    iterator
 	ahead   Value // the next element, if peeked
 	peeked  bool
@@ -30,7 +28,7 @@ func (s *loop) run(m *machine, f *frame) signal {
 // iterate runs the loop over a value.
 func (s *loop) iterate(m *machine, f *frame, over Value, depth int) (finished bool, sig signal) {
 	m.line = s.line
-	l := &Loop{next: m.iterate(over), index: -1, length: -1, depth: depth}
+	l := &Loop{m: m, next: m.iterate(over), index: -1, length: -1, depth: depth}
 	if s.only != nil {
 		l.next = s.selected(m, f, l.next)
 	}
@@ -39,7 +37,7 @@ func (s *loop) iterate(m *machine, f *frame, over Value, depth int) (finished bo
 	}
 	for l.advance() {
 		m.step(1)
-		inner := newFrame(f, s.inner)
+		inner := m.newFrame(f, s.inner)
 		inner.set("loop", l)
 		m.line = s.line
 		m.assign(s.target, l.current, inner)
@@ -58,7 +56,7 @@ func (s *loop) end(m *machine, f *frame, finished bool) (bool, signal) {
 	if finished || s.other == nil {
 		return finished, goOn
 	}
-	return finished, m.body(s.other, newFrame(f, s.elsewise))
+	return finished, m.body(s.other, m.newFrame(f, s.elsewise))
 }
 
 // selected leaves the elements for which the loop's if holds.
@@ -69,7 +67,7 @@ func (s *loop) selected(m *machine, f *frame, next iterator) iterator {
 			if !ok {
 				return nil, false
 			}
-			inner := newFrame(f, nil)
+			inner := m.newFrame(f, nil)
 			m.assign(s.target, v, inner)
 			if truth(m.eval(s.only, inner)) {
 				return v, true
@@ -83,7 +81,7 @@ func (s *loop) again(m *machine, f *frame, over Value, depth int) Value {
 	m.enterCall()
 	defer func() { m.calls-- }()
 	outer := m.out
-	m.out = &strings.Builder{}
+	m.out = &builder{m: m}
 	s.iterate(m, f, over, depth)
 	text := m.out.String()
 	m.out = outer
@@ -122,6 +120,7 @@ func (l *Loop) count() int {
 	if l.length < 0 {
 		var rest []Value
 		for v, ok := l.peek(); ok; v, ok = l.peek() {
+			l.m.reserve(valueBytes)
 			rest = append(rest, v)
 			l.peeked = false
 		}

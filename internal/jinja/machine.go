@@ -1,9 +1,6 @@
 package jinja
 
-import (
-	"strings"
-	"time"
-)
+import "time"
 
 // A machine renders one template once.
 type machine struct {
@@ -11,10 +8,10 @@ type machine struct {
 	now       func() time.Time
 	variables *Dict
 	root      *frame
-	out       *strings.Builder // of the body that runs
-	escaping  bool             // in an autoescape block
-	constant  bool             // in output without variables, where Jinja forgives a slice of what has none
-	line      int              // that is being run
+	out       *builder // of the body that runs
+	escaping  bool     // in an autoescape block
+	constant  bool     // in output without variables, where Jinja forgives a slice of what has none
+	line      int      // that is being run
 
 	steps, bytes, depth, calls int
 }
@@ -28,9 +25,11 @@ type frame struct {
 // notYet is the value of a variable that its scope sets later.
 type notYet struct{}
 
-func newFrame(parent *frame, s *scope) *frame {
+// newFrame returns the frame of a scope that begins.
+func (m *machine) newFrame(parent *frame, s *scope) *frame {
 	f := &frame{parent: parent}
 	if s != nil {
+		m.step(len(s.unset))
 		for _, id := range s.unset {
 			f.set(id, notYet{})
 		}
@@ -92,7 +91,7 @@ func (m *machine) body(body []statement, f *frame) signal {
 // captured runs statements and returns what they write.
 func (m *machine) captured(body []statement, f *frame) (Value, signal) {
 	outer := m.out
-	m.out = &strings.Builder{}
+	m.out = &builder{m: m}
 	sig := m.body(body, f)
 	text := m.out.String()
 	m.out = outer
@@ -103,10 +102,7 @@ func (m *machine) captured(body []statement, f *frame) (Value, signal) {
 }
 
 // write adds to the output.
-func (m *machine) write(s string) {
-	m.reserve(len(s))
-	m.out.WriteString(s)
-}
+func (m *machine) write(s string) { m.out.write(s) }
 
 // callFilter applies a filter by name.
 func (m *machine) callFilter(id string, args []Value, named []Keyword) Value {

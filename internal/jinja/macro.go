@@ -41,7 +41,7 @@ func (m *machine) enterCall() {
 
 // callMacro runs a macro's body and returns what it writes.
 func (m *machine) callMacro(c *Macro, args []Value, named []Keyword) Value {
-	f := newFrame(c.frame, c.inner)
+	f := m.newFrame(c.frame, c.inner)
 	m.bindMacro(c, f, args, named)
 	m.enterCall()
 	text, _ := m.captured(c.body, f)
@@ -51,6 +51,7 @@ func (m *machine) callMacro(c *Macro, args []Value, named []Keyword) Value {
 
 // bindMacro sets a macro's parameters in its frame.
 func (m *machine) bindMacro(c *Macro, f *frame, args []Value, named []Keyword) {
+	m.step(len(c.parameters) * (2 + len(named)/8))
 	count := min(len(args), len(c.parameters))
 	given := map[string]bool{}
 	for i, p := range c.parameters[:count] {

@@ -1,6 +1,9 @@
 package jinja
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // methodsOf returns the methods of a value's type by name.
 func methodsOf(v Value) map[string]*builtin {
@@ -30,7 +33,7 @@ func table(list ...*builtin) map[string]*builtin {
 
 var dictMethods = table(
 	function("get", "self, key, default=None", func(m *machine, a []Value) Value {
-		if v, ok := a[0].(*Dict).find(hashed(a[1])); ok {
+		if v, ok := m.find(a[0].(*Dict), a[1]); ok {
 			return v
 		}
 		return a[2]
@@ -40,7 +43,7 @@ var dictMethods = table(
 	function("items", "self", func(m *machine, a []Value) Value { return &View{a[0].(*Dict), "items"} }),
 	function("copy", "self", func(m *machine, a []Value) Value {
 		d := a[0].(*Dict)
-		m.reserveTimes(4*valueBytes, len(d.entries))
+		m.reserveTimes(dictBytes, len(d.entries))
 		return d.Copy()
 	}),
 	function("fromkeys", "self, iterable, value=None", func(m *machine, a []Value) Value {
@@ -63,7 +66,7 @@ var sequenceMethods = map[string]map[string]*builtin{
 var countMethod = function("count", "self, value", func(m *machine, a []Value) Value {
 	n := 0
 	for _, x := range m.list(a[0]) {
-		if same(x, a[1]) || m.equal(x, a[1]) {
+		if m.alike(x, a[1]) {
 			n++
 		}
 	}
@@ -74,7 +77,7 @@ var indexMethod = function("index", "self, value, start=0, stop=None", func(m *m
 	items := m.list(a[0])
 	lo, hi, _ := sliceBounds([3]Value{a[2], a[3], nil}, len(items))
 	for i := lo; i < hi; i++ {
-		if same(items[i], a[1]) || m.equal(items[i], a[1]) {
+		if m.alike(items[i], a[1]) {
 			return i
 		}
 	}
@@ -134,20 +137,25 @@ func wantText(what string, v Value) string {
 func splitLines(s string, keep bool) []string {
 	var lines []string
 	for s != "" {
-		end := strings.IndexFunc(s, isLineEnd)
-		if end < 0 {
-			return append(lines, s)
-		}
-		next := end + len(string([]rune(s[end:min(len(s), end+3)])[:1]))
-		if strings.HasPrefix(s[end:], "\r\n") {
-			next = end + 2
-		}
+		line, end, rest := cutLine(s)
 		if keep {
-			lines = append(lines, s[:next])
-		} else {
-			lines = append(lines, s[:end])
+			line = s[:len(line)+len(end)]
 		}
-		s = s[next:]
+		lines = append(lines, line)
+		s = rest
 	}
 	return lines
+}
+
+// cutLine returns the first line of s, its end, and what is behind it.
+func cutLine(s string) (line, end, rest string) {
+	at := strings.IndexFunc(s, isLineEnd)
+	if at < 0 {
+		return s, "", ""
+	}
+	_, n := utf8.DecodeRuneInString(s[at:])
+	if strings.HasPrefix(s[at:], "\r\n") {
+		n = 2
+	}
+	return s[:at], s[at : at+n], s[at+n:]
 }

@@ -38,7 +38,7 @@ func (m *machine) compare(op string, left, right Value) bool {
 
 // equal reports whether values are equal in Python.
 func (m *machine) equal(a, b Value) bool {
-	m.step(1)
+	m.step(1 + pairSize(a, b)/64)
 	if x, ok := textOf(a); ok {
 		y, ok := textOf(b)
 		return ok && x == y
@@ -58,7 +58,7 @@ func (m *machine) equal(a, b Value) bool {
 		return ok && m.equalDicts(a, b)
 	case *Range:
 		b, ok := b.(*Range)
-		return ok && m.equalItems(m.list(a), m.list(b))
+		return ok && equalRanges(a, b)
 	case *Undefined:
 		_, ok := b.(*Undefined)
 		return ok
@@ -76,11 +76,17 @@ func (m *machine) equalItems(a, b []Value) bool {
 	m.enter()
 	defer m.leave()
 	for i := range a {
-		if !same(a[i], b[i]) && !m.equal(a[i], b[i]) {
+		if !m.alike(a[i], b[i]) {
 			return false
 		}
 	}
 	return true
+}
+
+// equalRanges reports whether two ranges have the same numbers.
+func equalRanges(a, b *Range) bool {
+	n := a.length()
+	return n == b.length() && (n == 0 || a.start == b.start) && (n <= 1 || a.step == b.step)
 }
 
 func (m *machine) equalDicts(a, b *Dict) bool {
@@ -90,12 +96,33 @@ func (m *machine) equalDicts(a, b *Dict) bool {
 	m.enter()
 	defer m.leave()
 	for _, e := range a.entries {
-		v, ok := b.find(hashed(e.key))
-		if !ok || !same(e.value, v) && !m.equal(e.value, v) {
+		m.step(1 + hashSize(e.hash)/64)
+		v, ok := b.find(e.hash)
+		if !ok || !m.alike(e.value, v) {
 			return false
 		}
 	}
 	return true
+}
+
+// alike reports whether values are one object or equal, as elements are compared.
+func (m *machine) alike(a, b Value) bool {
+	if same(a, b) {
+		m.step(1 + pairSize(a, b)/64)
+		return true
+	}
+	return m.equal(a, b)
+}
+
+// pairSize returns how many bytes it takes to compare two texts or large integers.
+func pairSize(a, b Value) int { return min(sizeOf(a), sizeOf(b)) }
+
+func sizeOf(v Value) int {
+	if b, ok := v.(*big.Int); ok {
+		return b.BitLen() / 8
+	}
+	s, _ := textOf(v)
+	return len(s)
 }
 
 // same reports whether two values are one object, as far as that can be told:
@@ -159,7 +186,7 @@ func exact(v Value) *big.Rat {
 // order compares two values as < does: -1, 0, 1, or 2 if neither is. The operator
 // is for the message if they cannot be compared.
 func (m *machine) order(op string, a, b Value) int {
-	m.step(1)
+	m.step(1 + pairSize(a, b)/64)
 	if isNumber(a) && isNumber(b) {
 		return orderNumbers(a, b)
 	}
@@ -194,7 +221,7 @@ func (m *machine) orderItems(op string, a, b []Value) int {
 	m.enter()
 	defer m.leave()
 	for i := range min(len(a), len(b)) {
-		if !same(a[i], b[i]) && !m.equal(a[i], b[i]) {
+		if !m.alike(a[i], b[i]) {
 			return m.order(op, a[i], b[i])
 		}
 	}
@@ -208,16 +235,15 @@ func (m *machine) contains(in, v Value) bool {
 		if !ok {
 			raise(TypeError, "'in <string>' requires string as left operand, not %s", typeName(v))
 		}
-		m.step(len(s) / 64)
-		return strings.Contains(s, x)
+		return m.finder(s, x, false).index(s) >= 0
 	}
 	switch in := in.(type) {
 	case *Dict:
-		_, ok := in.find(hashed(v))
+		_, ok := m.find(in, v)
 		return ok
 	case *View:
 		if in.kind == "keys" {
-			_, ok := in.dict.find(hashed(v))
+			_, ok := m.find(in.dict, v)
 			return ok
 		}
 	}
@@ -226,7 +252,7 @@ func (m *machine) contains(in, v Value) bool {
 		raise(TypeError, "argument of type '%s' is not iterable", typeName(in))
 	}
 	for x, ok := next(); ok; x, ok = next() {
-		if same(x, v) || m.equal(x, v) {
+		if m.alike(x, v) {
 			return true
 		}
 	}

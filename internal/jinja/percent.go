@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
 // percentPattern is a conversion of the % operator.
@@ -22,6 +23,7 @@ type percenter struct {
 // percent is text % values.
 func (m *machine) percent(format, values Value) Value {
 	s, _ := textOf(format)
+	m.step(len(s) / 64)
 	p := &percenter{builder: builder{m: m}, args: []Value{values}, html: isMarkup(format)}
 	exhausted := false // whether arguments may be left over
 	switch v := values.(type) {
@@ -63,6 +65,7 @@ func (p *percenter) argument() Value {
 
 // conversion writes one.
 func (p *percenter) conversion(match []string) {
+	p.m.step(4)
 	key, flags, verb := match[1], match[2], match[6][0]
 	f := spec{fill: ' ', align: '>', sign: '-', precision: -1, alternate: strings.Contains(flags, "#"), verb: verb}
 	size := func(s string) int {
@@ -102,7 +105,7 @@ func (p *percenter) valueFor(key string) Value {
 	if p.mapping == nil {
 		raise(TypeError, "format requires a mapping")
 	}
-	v, ok := p.mapping.find(key[1 : len(key)-1])
+	v, ok := p.m.find(p.mapping, key[1:len(key)-1])
 	if !ok {
 		raise(ValueError, "no key %s in the mapping", repr(key[1:len(key)-1]))
 	}
@@ -149,7 +152,7 @@ func (p *percenter) text(f spec, v Value) string {
 		s = p.m.repr(v)
 	}
 	if f.verb == 'a' {
-		s = asciiOnly(s)
+		s = p.m.asciiOnly(s)
 	}
 	if f.precision >= 0 {
 		s = runeSlice(s, 0, min(f.precision, runeCount(s)))
@@ -158,13 +161,13 @@ func (p *percenter) text(f spec, v Value) string {
 }
 
 // asciiOnly escapes all other characters.
-func asciiOnly(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		if r < 0x80 {
-			b.WriteRune(r)
+func (m *machine) asciiOnly(s string) string {
+	b := builder{m: m}
+	for i, r := range s {
+		if r < utf8.RuneSelf {
+			b.write(s[i : i+1])
 		} else {
-			b.WriteString(escapeRune(r))
+			b.write(escapeRune(r))
 		}
 	}
 	return b.String()
@@ -188,8 +191,8 @@ func (p *percenter) integer(f spec, v Value) string {
 	}
 	least := f.precision
 	f.precision = -1
-	if least > len(b.String()) {
-		p.m.reserve(least)
+	base := map[byte]int{'x': 16, 'X': 16, 'o': 8, 'd': 10}[f.verb]
+	if least > 0 && least > len(strings.TrimPrefix(p.m.digits(b, base), "-")) {
 		digits := p.m.formatInt(spec{fill: '0', align: '=', sign: '-', precision: -1, verb: f.verb, width: least}, new(big.Int).Abs(b))
 		return p.m.pad(f, f.signOf(b.Sign() < 0), digits, '>')
 	}

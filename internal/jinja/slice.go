@@ -1,7 +1,5 @@
 package jinja
 
-import "strings"
-
 // slice is x[lo:hi:by]; None is a bound that is not given. Unlike an index out of
 // range, a slice of what has none raises.
 func (m *machine) slice(x Value, bounds [3]Value) Value {
@@ -16,17 +14,19 @@ func (m *machine) slice(x Value, bounds [3]Value) Value {
 	if !ok {
 		raise(TypeError, "'%s' object is not subscriptable", typeName(x))
 	}
-	m.step(1 + n/64)
+	text, _ := textOf(x)
+	m.step(1 + len(text)/16)
 	lo, hi, by := sliceBounds(bounds, n)
 	if s, ok := textOf(x); ok {
 		if by == 1 {
 			return sameKind(x, runeSlice(s, lo, max(lo, hi)))
 		}
+		m.reserveTimes(4, n)
 		runes := []rune(s)
-		m.reserve(4 * len(runes))
-		var b strings.Builder
+		b := builder{m: m}
+		b.grow(len(s))
 		for i := lo; by > 0 && i < hi || by < 0 && i > hi; i += by {
-			b.WriteRune(runes[i])
+			b.writeRune(runes[i])
 		}
 		return sameKind(x, b.String())
 	}

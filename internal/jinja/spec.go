@@ -78,19 +78,17 @@ func (m *machine) pad(p spec, sign, s string, standard byte) string {
 		align = standard
 	}
 	missing := max(p.width-runeCount(sign)-runeCount(s), 0)
-	m.reserve(len(s))
-	m.reserveTimes(4, missing)
-	fill := strings.Repeat(string(p.fill), missing)
+	left := missing
 	switch align {
 	case '<':
-		return sign + s + fill
+		left = 0
 	case '^':
-		half := strings.Repeat(string(p.fill), missing/2)
-		return half + sign + s + strings.Repeat(string(p.fill), missing-missing/2)
-	case '=':
-		return sign + fill + s
+		left = missing / 2
 	}
-	return fill + sign + s
+	if align == '=' {
+		return m.padded(sign, string(p.fill), left, s, 0)
+	}
+	return m.padded("", string(p.fill), left, sign+s, missing-left)
 }
 
 // apply formats a value by a specification, as format() does.
@@ -151,7 +149,7 @@ func (m *machine) formatInt(p spec, b *big.Int) string {
 	if base < 0 {
 		return m.pad(p, "", characterOf(b), '<')
 	}
-	digits := new(big.Int).Abs(b).Text(base)
+	digits := strings.TrimPrefix(m.digits(b, base), "-")
 	prefix := ""
 	if p.alternate && base != 10 {
 		prefix = "0" + string(p.verb)
@@ -166,6 +164,16 @@ func (m *machine) formatInt(p spec, b *big.Int) string {
 	return m.pad(p, p.signOf(b.Sign() < 0)+prefix, grouped(digits, p.group, size), '>')
 }
 
+// digits returns an integer in a base. Python bounds how many of those there may be of
+// a base that is no power of two.
+func (m *machine) digits(b *big.Int, base int) string {
+	m.reserve(b.BitLen())
+	if base == 10 {
+		return bigText(b)
+	}
+	return b.Text(base)
+}
+
 // characterOf returns the character of a code point.
 func characterOf(b *big.Int) string {
 	if !b.IsInt64() || b.Int64() < 0 || b.Int64() > utf8.MaxRune {
@@ -174,19 +182,17 @@ func characterOf(b *big.Int) string {
 	return string(rune(b.Int64()))
 }
 
-// grouped puts a separator between groups of digits in front of the point.
+// grouped puts a separator between groups of digits.
 func grouped(digits, separator string, size int) string {
-	whole, fraction := digits, ""
-	if i := strings.IndexFunc(digits, func(r rune) bool { return r == '.' || r == 'e' || r == '%' }); i >= 0 {
-		whole, fraction = digits[:i], digits[i:]
-	}
 	if separator == "" {
 		return digits
 	}
-	var parts []string
-	for len(whole) > size {
-		parts = append([]string{whole[len(whole)-size:]}, parts...)
-		whole = whole[:len(whole)-size]
+	var b strings.Builder
+	for i := range len(digits) {
+		if i > 0 && (len(digits)-i)%size == 0 {
+			b.WriteString(separator)
+		}
+		b.WriteByte(digits[i])
 	}
-	return strings.Join(append([]string{whole}, parts...), separator) + fraction
+	return b.String()
 }

@@ -9,7 +9,11 @@ import (
 // formatFloat formats a float by a specification.
 func (m *machine) formatFloat(p spec, f float64) string {
 	s := m.floatDigits(p, math.Abs(f))
-	return m.pad(p, p.signOf(math.Signbit(f)), grouped(s, p.group, 3), '>')
+	whole := strings.IndexFunc(s, func(r rune) bool { return r == '.' || r == 'e' || r == 'E' || r == '%' })
+	if whole < 0 {
+		whole = len(s)
+	}
+	return m.pad(p, p.signOf(math.Signbit(f)), grouped(s[:whole], p.group, 3)+s[whole:], '>')
 }
 
 // floatDigits returns the text of a float that is not negative.

@@ -75,6 +75,7 @@ func (m *machine) strftime(format string, t time.Time) string {
 
 // conversion returns what the conversion at the start of s gives, and its length.
 func (m *machine) conversion(s string, t time.Time) (string, int) {
+	m.step(4)
 	n := 1
 	for n < len(s) && strings.IndexByte("-_0^#", s[n]) >= 0 {
 		n++
@@ -109,7 +110,5 @@ func (m *machine) conversion(s string, t time.Time) (string, int) {
 	if strings.Contains(flags, "^") {
 		text = strings.ToUpper(text)
 	}
-	missing := max(width-len(text), 0)
-	m.reserve(missing)
-	return strings.Repeat(fill, missing) + text, n
+	return m.padded("", fill, width-len(text), text, 0), n
 }

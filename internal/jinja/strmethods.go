@@ -10,16 +10,23 @@ import (
 func mapping(name string, f func(string) string) *builtin {
 	return function(name, "self", func(m *machine, a []Value) Value {
 		s, _ := textOf(a[0])
-		m.reserve(2 * len(s))
-		return sameKind(a[0], f(s))
+		return sameKind(a[0], m.mapped(s, f))
 	})
+}
+
+// mapped returns f of a text, which may be three times as long and is not made in one
+// piece.
+func (m *machine) mapped(s string, f func(string) string) string {
+	m.step(len(s) / 2)
+	m.reserve(4 * len(s))
+	return f(s)
 }
 
 // asking makes a method that tells something of a string.
 func asking(name string, f func(string) bool) *builtin {
 	return function(name, "self", func(m *machine, a []Value) Value {
 		s, _ := textOf(a[0])
-		m.step(len(s) / 64)
+		m.step(len(s) / 8)
 		return f(s)
 	})
 }
@@ -85,8 +92,10 @@ func merge(tables ...map[string]*builtin) map[string]*builtin {
 
 func stringJoin(m *machine, a []Value) Value {
 	separator, _ := textOf(a[0])
-	b := builder{m: m}
-	for i, v := range m.list(a[1]) {
+	items := m.list(a[1])
+	m.reserveTimes(valueBytes, len(items))
+	texts := make([]string, len(items))
+	for i, v := range items {
 		s, ok := textOf(v)
 		switch {
 		case isMarkup(a[0]):
@@ -94,12 +103,9 @@ func stringJoin(m *machine, a []Value) Value {
 		case !ok:
 			raise(TypeError, "sequence item %d: expected str instance, %s found", i, typeName(v))
 		}
-		if i > 0 {
-			b.write(separator)
-		}
-		b.write(s)
+		texts[i] = s
 	}
-	return sameKind(a[0], b.String())
+	return sameKind(a[0], m.joined(separator, texts))
 }
 
 // Where a method looks: self[start:end], in characters.
@@ -111,7 +117,7 @@ func window(m *machine, a []Value) (s string, lo, hi int) {
 }
 
 // finding makes a method that looks for a text in a window of the string.
-func finding(name string, find func(s, text string) int) *builtin {
+func finding(name string, last bool) *builtin {
 	return function(name, "self, sub, start=None, end=None", func(m *machine, a []Value) Value {
 		text := wantText(name+"() argument 1", a[1])
 		s, lo, hi := window(m, a)
@@ -119,7 +125,7 @@ func finding(name string, find func(s, text string) int) *builtin {
 		at := -1
 		if start, _ := intOf(a[2]); lo <= hi && (a[2] == nil || start <= n) {
 			part := runeSlice(s, lo, hi)
-			if i := find(part, text); i >= 0 {
+			if i := m.finder(part, text, last).index(part); i >= 0 {
 				at = lo + runeCount(part[:i])
 			}
 		}
@@ -149,6 +155,7 @@ func affix(name string, has func(s, text string) bool) *builtin {
 			if !ok {
 				raise(TypeError, "%s first arg must be str or a tuple of str, not %s", name, typeName(t))
 			}
+			m.step(1 + min(len(s), len(text))/64)
 			if has(s, text) {
 				return true
 			}
@@ -158,8 +165,7 @@ func affix(name string, has func(s, text string) bool) *builtin {
 }
 
 var searchMethods = table(
-	finding("find", strings.Index), finding("rfind", strings.LastIndex),
-	finding("index", strings.Index), finding("rindex", strings.LastIndex),
+	finding("find", false), finding("rfind", true), finding("index", false), finding("rindex", true),
 	affix("startswith", strings.HasPrefix), affix("endswith", strings.HasSuffix),
 	function("count", "self, sub, start=None, end=None", func(m *machine, a []Value) Value {
 		text := wantText("count() argument 1", a[1])
@@ -167,7 +173,7 @@ var searchMethods = table(
 		if lo > hi {
 			return 0
 		}
-		return strings.Count(runeSlice(s, lo, hi), text)
+		return m.count(runeSlice(s, lo, hi), text)
 	}),
 	function("replace", "self, old, new, count=-1", func(m *machine, a []Value) Value {
 		s, _ := textOf(a[0])
@@ -180,21 +186,12 @@ var searchMethods = table(
 	}),
 	function("removeprefix", "self, prefix", func(m *machine, a []Value) Value {
 		s, _ := textOf(a[0])
+		m.step(len(s) / 64)
 		return sameKind(a[0], strings.TrimPrefix(s, wantText("removeprefix() argument", a[1])))
 	}),
 	function("removesuffix", "self, suffix", func(m *machine, a []Value) Value {
 		s, _ := textOf(a[0])
+		m.step(len(s) / 64)
 		return sameKind(a[0], strings.TrimSuffix(s, wantText("removesuffix() argument", a[1])))
 	}),
 )
-
-// replace is str.replace; a negative count is all.
-func (m *machine) replace(s, old, with string, count int) string {
-	n := strings.Count(s, old)
-	if count >= 0 {
-		n = min(n, count)
-	}
-	m.reserve(len(s))
-	m.reserveTimes(len(with), n)
-	return strings.Replace(s, old, with, n)
-}

@@ -14,14 +14,15 @@ var splitMethods = table(
 	}),
 	function("splitlines", "self, keepends=False", func(m *machine, a []Value) Value {
 		s, _ := textOf(a[0])
+		m.step(len(s) / 16)
 		m.reserveTimes(2*valueBytes, 1+countFunc(s, isLineEnd))
 		return m.texts(a[0], splitLines(s, truth(a[1])))
 	}),
 	function("partition", "self, sep", func(m *machine, a []Value) Value {
-		return m.partition(a, strings.Index, false)
+		return m.partition(a, false)
 	}),
 	function("rpartition", "self, sep", func(m *machine, a []Value) Value {
-		return m.partition(a, strings.LastIndex, true)
+		return m.partition(a, true)
 	}),
 	stripping("strip", true, true), stripping("lstrip", true, false), stripping("rstrip", false, true),
 )
@@ -63,9 +64,9 @@ func (m *machine) texts(like Value, parts []string) *List {
 
 // split cuts a string at a separator, or at whitespace, from one end.
 func (m *machine) split(a []Value, fromEnd bool) Value {
-	find, cut := strings.Index, fields
+	cut := fields
 	if fromEnd {
-		find, cut = strings.LastIndex, lastFields
+		cut = lastFields
 	}
 	s, _ := textOf(a[0])
 	most := wantInt(a[2])
@@ -81,10 +82,11 @@ func (m *machine) split(a []Value, fromEnd bool) Value {
 	if sep == "" {
 		raise(ValueError, "empty separator")
 	}
-	m.reserveTimes(2*valueBytes, min(most, 1+strings.Count(s, sep)))
+	m.reserveTimes(2*valueBytes, min(most, 1+m.count(s, sep)))
+	f := m.finder(s, sep, fromEnd)
 	var parts []string
 	for most > 0 {
-		at := find(s, sep)
+		at := f.index(s)
 		if at < 0 {
 			break
 		}
@@ -149,9 +151,8 @@ func lastFields(s string, most int) []string {
 
 // partition cuts a string in three at a separator; last says where all goes if
 // there is none.
-func (m *machine) partition(a []Value, find func(s, sep string) int, last bool) Value {
+func (m *machine) partition(a []Value, last bool) Value {
 	s, _ := textOf(a[0])
-	m.step(1 + len(s)/64)
 	sep := wantText("the separator of partition()", a[1])
 	if sep == "" {
 		raise(ValueError, "empty separator")
@@ -160,7 +161,7 @@ func (m *machine) partition(a []Value, find func(s, sep string) int, last bool) 
 	if last {
 		parts = []string{"", "", s}
 	}
-	if at := find(s, sep); at >= 0 {
+	if at := m.finder(s, sep, last).index(s); at >= 0 {
 		parts = []string{s[:at], sep, s[at+len(sep):]}
 	}
 	return &Tuple{items: m.texts(a[0], parts).items}

@@ -34,7 +34,8 @@ type Options struct {
 // Render renders the template with variables. They win over the functions that
 // templates know. Errors are of type *Error.
 func (t *Template) Render(variables *Dict, o Options) (text string, err error) {
-	m := &machine{limits: DefaultLimits, now: time.Now, variables: variables, out: &strings.Builder{}}
+	m := &machine{limits: DefaultLimits, now: time.Now, variables: variables}
+	m.out = &builder{m: m}
 	if o.Now != nil {
 		m.now = o.Now
 	}
@@ -42,7 +43,7 @@ func (t *Template) Render(variables *Dict, o Options) (text string, err error) {
 		m.limits = *o.Limits
 	}
 	defer recovered(&err, t.name, &m.line)
-	m.root = newFrame(nil, t.scope)
+	m.root = m.newFrame(nil, t.scope)
 	m.body(t.body, m.root)
 	return m.out.String(), nil
 }

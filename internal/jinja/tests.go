@@ -8,11 +8,11 @@ var tests map[string]*builtin
 func init() { // the test named test looks into them
 	tests = merge(typeTests, valueTests, table(
 		function("filter", "value", func(m *machine, a []Value) Value {
-			s, _ := hashed(a[0]).(string)
+			s, _ := m.hash(a[0]).(string)
 			return filters[s] != nil
 		}),
 		function("test", "value", func(m *machine, a []Value) Value {
-			s, _ := hashed(a[0]).(string)
+			s, _ := m.hash(a[0]).(string)
 			return tests[s] != nil
 		}),
 	))
@@ -72,6 +72,13 @@ func remainder(name string, want int) *builtin {
 	})
 }
 
+// casedAs reports whether a value's text has a cased character and every one is of the case.
+func (m *machine) casedAs(v Value, want, not func(rune) bool) bool {
+	s := m.text(v)
+	m.step(len(s) / 8)
+	return casedAs(s, want, not)
+}
+
 var valueTests = table(
 	comparing("eq", "=="), comparing("equalto", "=="), comparing("==", "=="), comparing("ne", "!="), comparing("!=", "!="),
 	comparing("lt", "<"), comparing("lessthan", "<"), comparing("<", "<"), comparing("le", "<="), comparing("<=", "<="),
@@ -81,7 +88,10 @@ var valueTests = table(
 	function("divisibleby", "value, num", func(m *machine, a []Value) Value {
 		return m.equal(m.arithmetic("%", a[0], a[1]), 0)
 	}),
-	function("sameas", "value, other", func(m *machine, a []Value) Value { return same(a[0], a[1]) }),
-	function("lower", "value", func(m *machine, a []Value) Value { return casedAs(m.text(a[0]), isLower, isUpper) }),
-	function("upper", "value", func(m *machine, a []Value) Value { return casedAs(m.text(a[0]), isUpper, isLower) }),
+	function("sameas", "value, other", func(m *machine, a []Value) Value {
+		m.step(pairSize(a[0], a[1]) / 64)
+		return same(a[0], a[1])
+	}),
+	function("lower", "value", func(m *machine, a []Value) Value { return m.casedAs(a[0], isLower, isUpper) }),
+	function("upper", "value", func(m *machine, a []Value) Value { return m.casedAs(a[0], isUpper, isLower) }),
 )

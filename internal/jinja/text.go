@@ -44,11 +44,13 @@ func (b *builder) repr(v Value) {
 	case float64:
 		b.write(floatText(v))
 	case string:
-		b.write(repr(v))
+		b.quoted(v)
 	case Markup:
-		b.write("Markup(" + repr(string(v)) + ")")
+		b.write("Markup(")
+		b.quoted(string(v))
+		b.write(")")
 	case Bytes:
-		b.write("b" + reprBytes(string(v)))
+		b.quotedBytes(string(v))
 	case *List:
 		b.sequence("[", v.items, "]")
 	case *Tuple:
@@ -82,7 +84,9 @@ func (b *builder) object(v Value) {
 	case *Loop:
 		b.write(v.String())
 	case *Macro:
-		b.write("<Macro " + repr(v.name) + ">")
+		b.write("<Macro ")
+		b.quoted(v.name)
+		b.write(">")
 	default:
 		raise(Unsupported, "a %s has no text that is the same each time", typeName(v))
 	}
@@ -166,42 +170,60 @@ func quoteFor(s string) byte {
 	return '\''
 }
 
-// repr returns a string as Python writes it.
+// repr returns a string as Python writes it in messages, where of a long one only
+// the start is.
 func repr(s string) string {
-	quote := quoteFor(s)
-	var b strings.Builder
-	b.WriteByte(quote)
-	for _, r := range s {
-		switch {
-		case r == rune(quote) || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r == ' ' || isPrintable(r):
-			b.WriteRune(r)
-		default:
-			b.WriteString(escapeRune(r))
-		}
+	const most = 1000
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "..."
 	}
-	b.WriteByte(quote)
-	return b.String()
+	return (&machine{limits: DefaultLimits}).repr(s)
 }
 
-func reprBytes(s string) string {
+// quoted writes a string as Python does.
+func (b *builder) quoted(s string) {
+	b.m.step(len(s) / 16)
 	quote := quoteFor(s)
-	var b strings.Builder
-	b.WriteByte(quote)
+	b.grow(len(s) + 2)
+	b.buffer.WriteByte(quote)
+	start := 0
+	for i, r := range s {
+		escape := ""
+		switch {
+		case r == rune(quote) || r == '\\':
+			escape = `\` + string(r)
+		case r == utf8.RuneError: // may stand for a byte that is no character
+			escape = string(r)
+		case !isPrintable(r):
+			escape = escapeRune(r)
+		default:
+			continue
+		}
+		_, n := utf8.DecodeRuneInString(s[i:])
+		b.write(s[start:i])
+		b.write(escape)
+		start = i + n
+	}
+	b.write(s[start:])
+	b.write(string(rune(quote)))
+}
+
+// quotedBytes writes bytes as Python does.
+func (b *builder) quotedBytes(s string) {
+	b.m.step(len(s) / 16)
+	quote := quoteFor(s)
+	b.write("b" + string(rune(quote)))
 	for i := range len(s) {
 		switch c := s[i]; {
 		case c == quote || c == '\\':
-			b.WriteString(`\` + string(rune(c)))
+			b.write(`\` + string(rune(c)))
 		case c >= ' ' && c < 0x7f:
-			b.WriteByte(c)
+			b.write(s[i : i+1])
 		default:
-			b.WriteString(escapeRune(rune(c)))
+			b.write(escapeRune(rune(c)))
 		}
 	}
-	b.WriteByte(quote)
-	return b.String()
+	b.write(string(rune(quote)))
 }
 
 // escapeRune returns Python's escape of a character.
@@ -214,17 +236,27 @@ func escapeRune(r rune) string {
 	case r == '\t':
 		return `\t`
 	case r < 0x100:
-		return fmt.Sprintf(`\x%02x`, r)
+		return numbered(`\x`, r, 2)
 	case r < 0x10000:
-		return fmt.Sprintf(`\u%04x`, r)
+		return numbered(`\u`, r, 4)
 	}
-	return fmt.Sprintf(`\U%08x`, r)
+	return numbered(`\U`, r, 8)
+}
+
+// numbered returns an escape with so many hexadecimal digits.
+func numbered(prefix string, r rune, digits int) string {
+	const hex = "0123456789abcdef"
+	b := append(make([]byte, 0, 10), prefix...)
+	for i := digits - 1; i >= 0; i-- {
+		b = append(b, hex[r>>(4*i)&15])
+	}
+	return string(b)
 }
 
 // isPrintable reports whether repr shows a character: all but the categories C
 // and Z, and the space.
 func isPrintable(r rune) bool {
-	return r == ' ' || unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.P, unicode.S)
+	return r >= ' ' && r < 0x7f || unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.P, unicode.S)
 }
 
 func runeCount(s string) int { return utf8.RuneCountInString(s) }

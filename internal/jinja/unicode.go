@@ -23,9 +23,18 @@ func isLineEnd(r rune) bool {
 
 func upper(s string) string { return cases.Upper(language.Und).String(s) }
 
+// upperRune returns a character in upper case, which may be several.
+func upperRune(r rune) string {
+	if r < utf8.RuneSelf {
+		return string(unicode.ToUpper(r))
+	}
+	return upper(string(r))
+}
+
 // lower is str.lower. The package cases looks at pieces of a long text, where a sigma may stand at the end of one.
 func lower(s string) string {
 	var b strings.Builder
+	b.Grow(len(s))
 	for i, r := range s {
 		switch {
 		case r == 'İ':
@@ -60,6 +69,9 @@ func casefold(s string) string { return cases.Fold().String(s) }
 
 // titleRune returns a character in title case, which may be several.
 func titleRune(r rune) string {
+	if r < utf8.RuneSelf {
+		return string(unicode.ToUpper(r))
+	}
 	return cases.Title(language.Und, cases.NoLower).String(string(r))
 }
 
@@ -92,6 +104,7 @@ func eachLower(s string, f func(r rune, low string)) {
 // title returns every run of cased characters capitalized.
 func title(s string) string {
 	var b strings.Builder
+	b.Grow(len(s))
 	inside := false
 	eachLower(s, func(r rune, low string) {
 		if inside {
@@ -107,12 +120,13 @@ func title(s string) string {
 // swapcase exchanges upper and lower case.
 func swapcase(s string) string {
 	var b strings.Builder
+	b.Grow(len(s))
 	eachLower(s, func(r rune, low string) {
 		switch {
 		case isUpper(r):
 			b.WriteString(low)
 		case isLower(r):
-			b.WriteString(upper(string(r)))
+			b.WriteString(upperRune(r))
 		default:
 			b.WriteRune(r)
 		}

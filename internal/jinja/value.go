@@ -1,9 +1,6 @@
 package jinja
 
-import (
-	"math/big"
-	"strings"
-)
+import "math/big"
 
 // A Value is one of Python's: nil (None), bool, int or *big.Int (what an int does
 // not hold), float64, string, Markup, Bytes, *List, *Tuple, *Dict, *View, *Range,
@@ -112,7 +109,7 @@ func shortText(v Value) (s string) {
 			s = "of type " + typeName(v)
 		}
 	}()
-	return (&machine{limits: Limits{Steps: 1000, Bytes: 10_000}}).repr(v)
+	return (&machine{limits: Limits{Steps: 1000, Bytes: 20_000}}).repr(v)
 }
 
 // typeNames are Python's names for the types of values.
@@ -275,17 +272,6 @@ func callable(v Value) bool {
 func isMarkup(v Value) bool {
 	_, ok := v.(Markup)
 	return ok
-}
-
-// A builder puts text together within the machine's limits.
-type builder struct {
-	m *machine
-	strings.Builder
-}
-
-func (b *builder) write(s string) {
-	b.m.reserve(len(s))
-	b.WriteString(s)
 }
 
 // Len returns how many elements a list has; nil has none.
