@@ -215,7 +215,7 @@ __device__ void qmatmul_group(const Result& y1, const Result& y2, const Inputs& 
 				Result to = {s.second() ? y2.y : y1.y, s.second() ? y2.out : y1.out, s.second() ? y2.ld : y1.ld};
 				if (s.brings() && ++turn > 0) meet(rows_there + turn % buffers, threads);
 				bool left = mine.multiply_units(s, k, to, staged.of(max(turn, 0)));
-				if (turn + buffers < turns && k + 1 < count && segments[k + 1].brings()) meet_later(rows_done + turn % buffers, threads);
+				if (turn >= 0 && turn + buffers < turns && k + 1 < count && segments[k + 1].brings()) meet_later(rows_done + turn % buffers, threads);
 				meet(heads_there, warps * 32);
 				if (left) mine.end(s, k, to);
 			}
